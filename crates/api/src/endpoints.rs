@@ -4,8 +4,8 @@ use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
 use super::request::{
     AdvertisedQuery, AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery,
-    Nothing, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery,
-    UrlQuery, ValidationQuery, limit,
+    Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent,
+    TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -16,8 +16,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{
-    AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
-    SetSuppression,
+    AddRoutes, AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
+    SetSuppression, WithdrawRoutes,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -157,6 +157,14 @@ pub(super) fn endpoints() -> Endpoints {
         })
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
+        .read("/v1/bgp/aggregates", |i, Nothing {}| answers::aggregates(i))
+        .read("/v1/bgp/originated", |i, q: OwnedQuery| {
+            answers::owned_routes(i, q.owner, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
+        .change("/v1/bgp/originated", |i, add: AddRoutes| Ok(Changed::from(answers::add_routes(i, add)?)))
+        .change("/v1/bgp/originated/withdraw", |i, withdraw: WithdrawRoutes| {
+            Ok(Changed::from(answers::withdraw_routes(i, withdraw)?))
+        })
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
         .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))

@@ -9,6 +9,9 @@
 
 use crate::attr::AttrSet;
 use crate::peer::{FamilySet, FeedKind, PeerId, PeerInfo, PrefixLimits};
+use crate::presence::Presence;
+use crate::watch::WatchSet;
+use ribtide_policy::{Named, PrefixSet};
 pub use ribtide_prefix::TrackedNextHop;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
@@ -93,6 +96,8 @@ pub enum ShardIn {
     Suppress(bool),
     /// Outcomes of fed routes.
     Confirmed(Confirmation),
+    /// The routes to watch from now on, in place of the former ones.
+    Watch(Arc<WatchSet>),
 }
 
 /// Outcomes of a shard's fed routes in dataplanes; see [`Shard::fence`](crate::shard::Shard::fence).
@@ -257,7 +262,7 @@ impl RankedBatch {
 pub const NONE: u32 = u32::MAX;
 
 /// A worker's request for best paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpRequest {
     /// The worker.
     pub worker: u32,
@@ -265,8 +270,22 @@ pub struct DumpRequest {
     pub token: u64,
     /// The family.
     pub afi: Afi,
+    /// The prefixes.
+    pub scope: DumpScope,
     /// Whether it needs the ranked paths of each prefix, and changes of these from now on.
     pub ranked: bool,
+}
+
+/// The prefixes of a dump: those in one of some prefix sets; by default all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DumpScope(pub Option<Arc<[Arc<Named<PrefixSet>>]>>);
+
+impl DumpScope {
+    /// Whether it has a prefix.
+    #[inline]
+    pub fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
+        self.0.as_ref().is_none_or(|sets| sets.iter().any(|set| set.set().contains(prefix)))
+    }
 }
 
 /// A message of a shard or a session to a worker.
@@ -306,6 +325,8 @@ pub enum EgressIn {
     /// The peer asked for a family again (RFC 2918), or an operator did. `true`: the peer understands marks of its begin and end
     /// (RFC 7313).
     Refresh(PeerId, Afi, bool),
+    /// The presence of routes that export policies and default routes depend on.
+    Presence(Arc<Presence>),
     /// A peer came up elsewhere: sources must be known before their paths. A peer whose
     /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),
@@ -332,7 +353,7 @@ pub struct Feed {
 /// which need an interface.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FeedSet {
-    /// Gateways and what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
+    /// Gateways; the unspecified address discards. And what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
     /// their addresses: of the best path and of those that share its traffic.
     pub next_hops: SmallVec<[(IpAddr, u16); 4]>,
     /// The kind of peer of these paths.

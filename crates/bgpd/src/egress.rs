@@ -326,7 +326,7 @@ impl WorkerStage {
         let waits = self.dumps_paused || self.deferred || self.stale > 0;
         let requests = if waits { Vec::new() } else { self.worker.requests() };
         for request in requests {
-            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request.clone())));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();
         let what = if self.packing {

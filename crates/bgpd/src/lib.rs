@@ -236,7 +236,7 @@ impl BgpBuilder {
         let shard_outputs = shard::Outputs {
             workers: sinks,
             rib: rib.cloned(),
-            purged: sessions.purged(),
+            news: sessions.shard_news(),
             activity: activity.clone(),
         };
         let seed = HashSeed::random();

@@ -19,12 +19,13 @@ use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ReceivedView, ShardBatches,
-    ShardMap,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, OriginatedAttributes, PrefixCount,
+    ReceivedView, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
+use ribtide_bgp::watch::WatchSet;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Safi, V4, V6, for_each_family};
 use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Busy;
@@ -35,7 +36,6 @@ use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
 };
@@ -80,6 +80,8 @@ pub(super) enum Command {
     Originate(Box<Origination>),
     /// A source of originated routes is no more.
     EndOrigination(PeerId, u32),
+    /// What shards watch from now on.
+    Watch(Arc<WatchSet>),
 }
 
 /// Changes of the routes of one source of originated routes.
@@ -88,8 +90,8 @@ pub(super) struct Origination {
     pub(super) info: Arc<PeerInfo>,
     /// Its policy, which replaces the former one.
     pub(super) settings: IngestSettings,
-    /// The ORIGIN of the announced routes.
-    pub(super) origin: Origin,
+    /// The attributes of the announced routes.
+    pub(super) attributes: OriginatedAttributes,
     pub(super) withdrawn: Families<Prefixes>,
     pub(super) announced: Families<Prefixes>,
 }
@@ -139,6 +141,13 @@ pub(super) enum What {
     /// are no longer.
     Detached {
         /// The number of informed shards. Each reports when it has no route of the session.
+        shards: usize,
+    },
+    /// Of no session: the shards have another set of watches.
+    Watching {
+        /// The generation of the set.
+        generation: u32,
+        /// The number of informed shards. Each reports when it has looked at all of its routes.
         shards: usize,
     },
 }
@@ -193,6 +202,7 @@ impl ReaderBuilder {
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
             sources: BTreeMap::new(),
+            watches: None,
             retained: Retained::default(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
@@ -299,6 +309,8 @@ pub struct Reader {
     sessions: BTreeMap<PeerId, Session>,
     /// Sources of originated routes.
     sources: BTreeMap<PeerId, IngestPeer>,
+    /// What shards watch, for new ones.
+    watches: Option<Arc<WatchSet>>,
     /// Ended sessions with retained routes.
     retained: Retained,
     /// Sessions that may have bytes to read, each once.
@@ -390,6 +402,9 @@ impl Reader {
         let mut shards: Vec<_> = shards.into_iter().map(Mailbox::new).collect();
         for message in self.retained.messages() {
             shards.iter_mut().for_each(|shard| shard.post(message()));
+        }
+        if let Some(set) = self.watches.as_ref().filter(|set| !set.watches.is_empty()) {
+            shards.iter_mut().for_each(|shard| shard.post(ShardIn::Watch(set.clone())));
         }
         let peers = self.sessions.values().map(|session| &session.peer).chain(self.sources.values());
         for info in peers.map(IngestPeer::info) {
@@ -509,6 +524,7 @@ impl Reader {
                 }
                 Command::Originate(origination) => self.originate(*origination),
                 Command::EndOrigination(peer, session) => self.end_origination(peer, session),
+                Command::Watch(set) => self.watch(set),
             }
         }
         any
@@ -586,7 +602,7 @@ impl Reader {
 
     fn originate(&mut self, origination: Origination) {
         self.busy.set(true);
-        let Origination { info, settings, origin, withdrawn, announced } = origination;
+        let Origination { info, settings, attributes, withdrawn, announced } = origination;
         let known = self.sources.get(&info.id).is_some_and(|source| source.info().session == info.session);
         if !known {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
@@ -594,9 +610,19 @@ impl Reader {
         let source = IngestPeer::new(info, settings);
         for_each_family!(F => {
             let (withdrawn, announced) = (withdrawn.get::<F>(), announced.get::<F>());
-            self.ingest.originate(&source, origin, withdrawn, announced, &mut self.batches);
+            self.ingest.originate(&source, &attributes, withdrawn, announced, &mut self.batches);
         });
         self.sources.insert(source.info().id, source);
+    }
+
+    /// Hands another set of watches to the shards, and keeps it for later ones.
+    fn watch(&mut self, set: Arc<WatchSet>) {
+        self.hand_on();
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Watch(set.clone())));
+        let shards = self.shards.len();
+        let what = What::Watching { generation: set.generation, shards };
+        self.reports.post(Report { peer: PeerId(0), session: 0, what });
+        self.watches = Some(set);
     }
 
     fn end_origination(&mut self, peer: PeerId, session: u32) {

@@ -14,6 +14,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, ToEgress};
+use ribtide_bgp::watch::WatchNews;
 use ribtide_prefix::{Families, LogicalShard};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
@@ -25,6 +26,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +51,15 @@ pub struct ShardBuilder {
     wake: Option<Wake>,
 }
 
+/// News of a shard for the session thread.
+#[derive(Debug)]
+pub enum ShardNews {
+    /// It has no route of an ended session any more.
+    Purged(PeerId, u32),
+    /// News of its watches, with its number as an announcer.
+    Watched(u32, WatchNews),
+}
+
 /// The outputs of a shard.
 #[derive(Clone)]
 pub struct Outputs {
@@ -56,8 +67,8 @@ pub struct Outputs {
     pub workers: Vec<WorkerSink>,
     /// The RIB manager, if routes are installed.
     pub rib: Option<Sender<RibIn>>,
-    /// Gets each ended session without a route in the shard.
-    pub purged: Sender<(PeerId, u32)>,
+    /// The session thread.
+    pub news: Sender<ShardNews>,
     /// The activity flags that workers read.
     pub activity: Activity,
 }
@@ -120,7 +131,7 @@ impl ShardBuilder {
             sinks: outputs.workers,
             rib: outputs.rib.map(Mailbox::new),
             number: self.number,
-            purged: Mailbox::new(outputs.purged),
+            news: Mailbox::new(outputs.news),
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
@@ -245,6 +256,14 @@ impl ShardPort {
         self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
+    /// Sends the session thread what it has less of watched routes, as [`Shard::release_watch_news`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn release_watch_news(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.shard.release_watch_news(&mut stage.out))
+    }
+
     /// Ends it after its remaining work. No other stage may send it anything more.
     pub(super) fn retire(self) {
         // A shard that has ended needs no message.
@@ -260,7 +279,7 @@ pub(super) struct ShardStage {
     sinks: Vec<WorkerSink>,
     rib: Option<Mailbox<RibIn>>,
     number: u32,
-    purged: Mailbox<(PeerId, u32)>,
+    news: Mailbox<ShardNews>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
@@ -319,7 +338,7 @@ impl Stage for ShardStage {
         if after == Turn::Held {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
-            self.purged.watch(&mut select);
+            self.news.watch(&mut select);
             // The next turn checks all queues.
             select.ready();
             return false;
@@ -340,7 +359,7 @@ impl ShardStage {
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);
         let rib = self.rib.as_mut().is_none_or(Mailbox::retry);
-        self.purged.retry() && workers && rib
+        self.news.retry() && workers && rib
     }
 
     /// Handles batches of readers up to the bound of a turn.
@@ -360,7 +379,7 @@ impl ShardStage {
     }
 
     fn hand_on(&mut self) {
-        let Effects { egress, feed, next_hops, purged } = self.out.take();
+        let Effects { egress, feed, next_hops, purged, watched } = self.out.take();
         for message in egress {
             match message {
                 ToEgress::All(batch) => {
@@ -393,7 +412,8 @@ impl ShardStage {
                 rib.post(RibIn::Confirm(FeedFence { announcer: self.number, seq }));
             }
         }
-        purged.into_iter().for_each(|session| self.purged.post(session));
+        purged.into_iter().for_each(|(peer, session)| self.news.post(ShardNews::Purged(peer, session)));
+        watched.into_iter().for_each(|news| self.news.post(ShardNews::Watched(self.number, news)));
     }
 }
 
@@ -422,13 +442,14 @@ fn to_rib(feed: Feed, next_hops: &[(TrackedNextHop, bool)]) -> Vec<RibIn> {
 /// Converts a next-hop set for the RIB manager.
 pub fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
+    let hop =
+        |(address, share): &(IpAddr, u16)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) };
+    let discards = set.next_hops.iter().all(|(address, _)| address.is_unspecified());
     RouteSet {
-        next_hops: NextHops::Via(
-            set.next_hops
-                .iter()
-                .map(|(address, share)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) })
-                .collect(),
-        ),
+        next_hops: match discards {
+            true => NextHops::Blackhole,
+            false => NextHops::Via(set.next_hops.iter().map(hop).collect()),
+        },
         backup: set.backup.iter().map(|(address, _)| ReceivedHop::gateway(*address)).collect(),
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,

@@ -5,6 +5,7 @@ use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::confederation::ConfederationConfig;
+use super::default_originate::DefaultOriginateConfig;
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
@@ -213,6 +214,8 @@ pub struct NeighborSettings {
     pub best_path_per_client: bool,
     /// Whether IPv4 routes may have IPv6 next hops (RFC 8950).
     pub extended_next_hop: bool,
+    /// A default route of its own.
+    pub default_originate: Option<DefaultOriginateConfig>,
 }
 
 impl Config {
@@ -501,7 +504,7 @@ impl Checker {
             multipath_relax: file.multipath_relax,
             link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
-            originate: self.originate(&file.originate, fib.is_some(), imports),
+            originate: self.originate(&file.originate, &file.aggregate, fib.is_some(), imports),
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
             selection_deferral_time: self.selection_deferral_time(),
             neighbors: BTreeMap::new(),
@@ -750,6 +753,11 @@ impl Checker {
                  discard-attributes = [\"prefix-sid\"] to accept none",
             );
         }
+        let add_path = self.add_path(&both, families);
+        let best_path_per_client = self.best_path_per_client(&both, route_server_client);
+        let default_originate = self.default_originate(&both);
+        let is_conditional = default_originate.is_some() || !export.presence_sets().is_empty();
+        self.conditions_with_several_paths(&both, is_conditional, &add_path, best_path_per_client);
         NeighborSettings {
             enforce_first_as: enforce_first_as
                 .copied()
@@ -760,8 +768,9 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path: self.add_path(&both, families),
-            best_path_per_client: self.best_path_per_client(&both, route_server_client),
+            add_path,
+            best_path_per_client,
+            default_originate,
             extended_next_hop: self.extended_next_hop(&both, matches!(whose, Whose::Interface(_))),
             group: name.into(),
             kind: match kind {

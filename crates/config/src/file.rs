@@ -1,11 +1,14 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
 mod fib;
+mod route_type;
 mod session;
 
 use super::add_path::AddPathTable;
+use super::aggregate::AggregateTable;
 use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
 use super::confederation::ConfederationTable;
+use super::default_originate::DefaultOriginateSetting;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
@@ -13,7 +16,7 @@ use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 use ribtide_bgp::ingest::Martians;
-use ribtide_policy::RouteType;
+pub(super) use route_type::RouteTypeName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub(super) use session::{PeerAsn, Shutdown};
@@ -149,6 +152,10 @@ pub(super) struct Bgp {
     #[serde(default)]
     #[schemars(extend("x-see" = "#bgporiginate"))]
     pub(super) originate: Originate,
+    /// `[[bgp.aggregate]]` tables: aggregates of more specific routes.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "#bgpaggregate"))]
+    pub(super) aggregate: Vec<AggregateTable>,
     /// The confederation that this router is a member of (RFC 5065).
     #[schemars(extend("x-see" = "#bgpconfederation"))]
     pub(super) confederation: Option<ConfederationTable>,
@@ -182,6 +189,10 @@ pub(super) struct Originate {
     /// The same for routes of other programs in the kernel.
     #[schemars(extend("x-see" = "#policy"))]
     pub(super) kernel: Option<Vec<String>>,
+    /// Routes that clients of the API announce are originated: policies, tried in order until one decides. What none
+    /// decides on is not originated. Without a list clients can announce none.
+    #[schemars(extend("x-see" = "operations.md#routes-of-api-clients"))]
+    pub(super) api: Option<Vec<String>>,
 }
 
 /// `"auto"`, `"off"` or a number.
@@ -314,6 +325,9 @@ macro_rules! with_peer_settings {
             /// Several paths of a prefix in one session (RFC 7911).
             #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
             pub(super) add_path: Option<AddPathTable>,
+            /// Send a default route of its own in place of any in the table.
+            #[schemars(extend("default" = false), extend("x-see" = "#default-originate"))]
+            pub(super) default_originate: Option<DefaultOriginateSetting>,
             /// How many prefixes the neighbour may have accepted.
             #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
             pub(super) max_prefixes: Option<MaxPrefixesTable>,
@@ -467,24 +481,6 @@ pub(super) enum GroupKind {
     Internal,
     External,
     Confederation,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum RouteTypeName {
-    Internal,
-    External,
-    Local,
-}
-
-impl From<RouteTypeName> for RouteType {
-    fn from(name: RouteTypeName) -> RouteType {
-        match name {
-            RouteTypeName::Internal => RouteType::Internal,
-            RouteTypeName::External => RouteType::External,
-            RouteTypeName::Local => RouteType::Local,
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
@@ -838,6 +834,12 @@ pub(super) struct Conditions {
     pub(super) med: Option<Amount>,
     /// LOCAL_PREF: a number or a range. Without LOCAL_PREF a route counts as 100.
     pub(super) local_pref: Option<Amount>,
+    /// Some best path, of whatever prefix in this prefix set, exists and may be advertised. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_exist: Option<String>,
+    /// No best path exists for a prefix in this prefix set. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_absent: Option<String>,
     /// The validation state of the route as received: `"valid"`, `"invalid"` or `"not-found"`. In import of neighbours
     /// only.
     #[schemars(extend("x-see" = "#rpki"))]

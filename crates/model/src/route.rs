@@ -29,6 +29,9 @@ pub struct Route {
     /// Why the best path is not advertised, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// The aggregates for which its best path is not advertised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suppressed_by: Vec<String>,
     /// Its next-hop groups, if routes are installed; only in the reply about a single prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RouteGroups>,
@@ -106,7 +109,8 @@ pub struct Path {
     /// Its path identifier, in a session that has them (RFC 7911).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<u32>,
-    /// The source of a path that this router originates: `network`, `connected`, `static` or `kernel`.
+    /// The source of a path that this router originates: `network`, `connected`, `static`, `kernel`, `API`
+    /// or `aggregate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub originated: Option<String>,
     /// Whether its neighbour restarts, and has not announced it again (RFC 4724).

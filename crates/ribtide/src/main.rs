@@ -15,6 +15,7 @@ mod demo;
 mod exit;
 #[cfg(feature = "router")]
 mod flush;
+mod route;
 mod route_check;
 #[cfg(feature = "router")]
 mod router;
@@ -96,6 +97,13 @@ enum Command {
     },
     /// Apply the changed configuration file to the running router
     Reload {
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Originate routes in the running router, for a time or until they are withdrawn
+    Route {
+        #[command(subcommand)]
+        what: route::Route,
         #[command(flatten)]
         output: show::Output,
     },
@@ -231,6 +239,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Clear { what, output } => show::clear(&what, &output)?,
         Command::Config { what, output } => change::config(&what, &output)?,
         Command::Reload { output } => change::reload(&output)?,
+        Command::Route { what, output } => route::run(&what, &output)?,
         #[cfg(feature = "router")]
         Command::Flush(options) => flush::run(&options)?,
         #[cfg(feature = "router")]

@@ -1,11 +1,12 @@
 //! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
 //! sent.
 
-use crate::history::{Announcement, MAX_MESSAGE, messages};
+use crate::history::{Announcement, MAX_MESSAGE, default_source, messages};
 use crate::oracle::Oracle;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::presence::Presence;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -56,10 +57,21 @@ impl Egress {
             dirty: false,
             blocked: BTreeSet::new(),
         };
-        Egress {
+        let mut egress = Egress {
             workers: (0..workers).map(stage).collect(),
             neighbors: (0..peers).map(|_| Neighbor::default()).collect(),
-        }
+        };
+        egress.send_all(|| EgressIn::SourceUp(Arc::new(default_source())));
+        egress
+    }
+
+    /// Another presence of the routes that export depends on.
+    pub(crate) fn presence(&mut self, presence: &Arc<Presence>) {
+        self.send_all(|| EgressIn::Presence(presence.clone()));
+    }
+
+    fn send_all(&mut self, message: impl Fn() -> EgressIn) {
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(message()));
     }
 
     /// A session is established. Call it before its peer's routes are sent.
@@ -173,7 +185,7 @@ impl Egress {
             stage.worker.requests().into_iter().for_each(&mut dump);
         }
         stage.worker.flush(what, budget, &mut out);
-        stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty();
+        stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty() || stage.worker.dumps_in_flight();
         out.iter().for_each(|write| self.write(write));
     }
 
@@ -210,13 +222,13 @@ impl Egress {
         self.neighbors.iter().filter_map(up).collect()
     }
 
-    /// Checks every peer's routes against the oracle's, without those that are `blocked`.
-    pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
-        let ranking = oracle.ranking();
+    /// Checks every peer's routes against the oracle's, without those that are `hidden`.
+    pub(crate) fn compare(&self, oracle: &Oracle, hidden: &BTreeSet<AnyPrefix>) {
+        let mut ranking = oracle.ranking();
+        ranking.retain(|prefix, _| !hidden.contains(prefix));
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
-            let mut expected = oracle.adj_rib_out(peer, &ranking);
-            expected.retain(|prefix, _| !blocked.contains(prefix));
+            let expected = oracle.adj_rib_out(peer, &ranking);
             let row = |with: &Announcement| (with.bytes(), with.next_hop);
             let mut rows: Vec<_> = expected
                 .iter()

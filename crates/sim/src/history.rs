@@ -1,11 +1,13 @@
 //! Random histories with frequent conflicts: few peers, few prefixes, equal attributes, loops, and
 //! sessions and next hops that change.
 
-use crate::policy::divided;
+use crate::policy::{conditional, divided, switch};
+use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{
-    EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind, SentPaths,
+    DefaultOriginate, EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo,
+    PeerKind, SentPaths,
 };
 use ribtide_policy::Policy;
 use ribtide_prefix::zone::{with_zone, zone_of};
@@ -156,6 +158,9 @@ impl History {
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
         let place = if rng.one_in(2) { scattered::<V6> } else { together::<V6> };
         prefixes.extend((0..4).map(|n| AnyPrefix::V6(place(rng, n))));
+        if rng.one_in(2) {
+            prefixes.push(Prefix::<V4>::default_route().any());
+        }
         // In half of the histories all paths are equal up to MED.
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
@@ -183,11 +188,17 @@ impl History {
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
                 5 if rng.one_in(4) && !peers[who].kind.is_local() => {
-                    let EgressSettings { kind, add_path, .. } = peers[who].egress;
+                    let EgressSettings { kind, add_path, ref default_originate, .. } = peers[who].egress;
                     let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
                     let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
-                    let is_own = kind == PeerKind::RouteServerClient && rng.one_in(2);
-                    Event::Configure(who, sent, policy(rng, kind.is_external()), is_own)
+                    let several = sent != SentPaths::default();
+                    let is_own =
+                        kind == PeerKind::RouteServerClient && default_originate.is_none() && rng.one_in(2);
+                    let export = match !several && !is_own && rng.one_in(2) {
+                        true => conditional(rng.one_in(3), rng.one_in(2)),
+                        false => policy(rng, kind.is_external()),
+                    };
+                    Event::Configure(who, sent, export, is_own)
                 }
                 20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
                 21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
@@ -257,10 +268,27 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let export = policy(rng, kind.is_external());
     let add_path = SentPaths { ipv4: rng.maybe(3, selection), ipv6: rng.maybe(3, selection) };
     let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
     let own_best = kind == RouteServerClient && rng.one_in(3);
+    // Neither of them with another choice of paths.
+    let several = own_best || add_path != SentPaths::default() || kind.is_local();
+    let export = match !several && rng.one_in(4) {
+        true => conditional(rng.one_in(3), rng.one_in(2)),
+        false => policy(rng, kind.is_external()),
+    };
+    let default_originate = (!several && rng.one_in(4)).then(|| {
+        let attrs = |afi| {
+            let with = originated(Origin::Igp, afi);
+            AttrSet::new(&with.bytes(), with.next_hop)
+        };
+        DefaultOriginate {
+            condition: rng.one_in(2).then(switch),
+            source: DEFAULT_SOURCE,
+            v4: Some(attrs(Afi::Ipv4)),
+            v6: Some(attrs(Afi::Ipv6)),
+        }
+    });
     let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
@@ -279,10 +307,32 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             next_hop,
             link_local: link.then_some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
             extended_next_hop,
+            default_originate,
             add_path,
             client: own_best.then_some(PeerId(n as u32)),
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
+    }
+}
+
+/// The number of the source of peers' own default routes.
+const DEFAULT_SOURCE: PeerId = PeerId(900);
+
+/// The source of peers' own default routes.
+pub fn default_source() -> PeerInfo {
+    let kind = PeerKind::Local(LocalSource::Default);
+    let (families, export) = (FamilySet::ALL, Arc::new(Policy::accept()));
+    PeerInfo {
+        id: DEFAULT_SOURCE,
+        session: 0,
+        address: Ipv4Addr::UNSPECIFIED.into(),
+        asn: LOCAL_ASN,
+        router_id: ROUTER_ID,
+        kind,
+        multihop: false,
+        families,
+        path_ids: FamilySet::default(),
+        egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
     }
 }
 
@@ -371,7 +421,7 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
 }
 
 /// The attributes of an originated path.
-fn originated(origin: Origin, afi: Afi) -> Announcement {
+pub fn originated(origin: Origin, afi: Afi) -> Announcement {
     Announcement {
         origin,
         path: Vec::new(),

@@ -1,8 +1,8 @@
 //! BGP as simple as possible. It shares only the types of settings and results with the tested
 //! code: attributes are fields and not bytes, and everything is recomputed.
 
-use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
-use crate::policy::plainly;
+use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID, default_source, originated};
+use crate::policy::{accepts, plainly};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind};
@@ -10,6 +10,7 @@ use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
+use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct Oracle {
     /// Of each refresh under way, the paths that did not come again.
     unrefreshed: BTreeMap<(usize, Afi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
+    /// Whether the set that export depends on has a route, if that is known.
+    pub present: Option<bool>,
 }
 
 impl Oracle {
@@ -57,7 +60,8 @@ impl Oracle {
     pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
         let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Oracle { options, peers, imports, up, paths, stale, unrefreshed: BTreeMap::new(), next_hops }
+        let unrefreshed = BTreeMap::new();
+        Oracle { options, peers, imports, up, paths, stale, unrefreshed, next_hops, present: None }
     }
 
     /// Applies an event.
@@ -267,6 +271,18 @@ impl Oracle {
                 out.insert(*prefix, others);
             }
         }
+        let own = self.peers[to].egress.default_originate.as_ref();
+        if own.is_some_and(|own| own.condition.is_none() || self.present == Some(true)) {
+            for (afi, prefix) in [(Afi::Ipv4, "0.0.0.0/0"), (Afi::Ipv6, "::/0")] {
+                let prefix = prefix.parse().expect("a prefix");
+                let with = originated(Origin::Igp, afi);
+                if self.carries(to, prefix)
+                    && let Some(with) = self.as_sent(&default_source(), with, to, prefix, false)
+                {
+                    out.insert(prefix, vec![with]);
+                }
+            }
+        }
         out
     }
 
@@ -276,7 +292,7 @@ impl Oracle {
             return None;
         }
         let (with, med_set) = self.apply_policy(&self.peers[to].egress.export, to, &path.with, prefix)?;
-        self.as_sent(Learned { with, ..path.clone() }, to, prefix, med_set)
+        self.as_sent(&self.peers[path.peer], with, to, prefix, med_set)
     }
 
     /// The result of a peer's policy for a route, and whether it set the MED.
@@ -290,6 +306,9 @@ impl Oracle {
         match policy.constant() {
             Some(PolicyResult::Accept) => Some((with.clone(), false)),
             Some(PolicyResult::Reject) => None,
+            None if !policy.presence_sets().is_empty() => {
+                accepts(policy.name(), self.present, prefix).then(|| (with.clone(), false))
+            }
             None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
         }
     }
@@ -332,9 +351,11 @@ impl Oracle {
     /// next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
-        // Nothing forwards by an originated path.
-        if self.peers[self.selected(prefix)?.peer].kind.is_local() {
-            return None;
+        // Most originated paths forward nothing; others are alone.
+        let selected = self.selected(prefix)?;
+        if let PeerKind::Local(source) = self.peers[selected.peer].kind {
+            let next_hop = selected.with.next_hop.addr();
+            return source.feeds().then(|| (BTreeMap::from([(next_hop, 1)]), None));
         }
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
             let selected = self.selected(prefix)?;
@@ -478,9 +499,16 @@ impl Oracle {
     }
 
     /// The attributes as sent to a peer; `None` without a next hop to send.
-    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
-        let (from, to) = (&self.peers[path.peer], &self.peers[to]);
-        let mut with = path.with;
+    fn as_sent(
+        &self,
+        from: &PeerInfo,
+        with: Announcement,
+        to: usize,
+        prefix: AnyPrefix,
+        med_set: bool,
+    ) -> Option<Announcement> {
+        let to = &self.peers[to];
+        let mut with = with;
         // RFC 7947 section 2.2.
         if is_transparent(from.kind, to.kind) {
             with.local_pref = None;

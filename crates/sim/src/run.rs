@@ -9,10 +9,15 @@ use crate::egress::Egress;
 use crate::fib::Fib;
 use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
+use crate::policy::switch;
 use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
-use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo};
+use crate::watches::Watching;
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, OriginatedAttributes, ShardBatches, ShardMap};
+use ribtide_bgp::message::{
+    DumpRequest, DumpScope, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family,
+};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::presence::Presence;
 use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
@@ -41,6 +46,7 @@ pub struct Run<'w> {
     switches: bool,
     /// The reported states of next hops.
     next_hops: BTreeMap<IpAddr, NextHopState>,
+    watching: Watching,
 }
 
 struct ReaderStage {
@@ -90,6 +96,7 @@ impl<'w> Run<'w> {
             fib,
             switches: false,
             next_hops: BTreeMap::new(),
+            watching: Watching::default(),
         };
         if run.rng.one_in(2) {
             run.switches = run.rng.one_in(3);
@@ -137,6 +144,15 @@ impl<'w> Run<'w> {
                 self.switch();
             }
             if self.rng.one_in(20) {
+                let set = self.watching.change(&mut self.rng, &self.history.prefixes);
+                self.send(self.history.peers.len(), |_| ShardIn::Watch(set.clone()));
+            }
+            if self.rng.one_in(15) {
+                self.oracle.present = *self.rng.pick(&[None, Some(false), Some(true)]);
+                let known = self.oracle.present.map(|present| (switch(), present));
+                self.egress.presence(&Arc::new(Presence::new(known.into_iter().collect())));
+            }
+            if self.rng.one_in(20) {
                 self.settle();
             }
         }
@@ -157,7 +173,9 @@ impl<'w> Run<'w> {
                 let (ordered, first) = (self.ordered, self.history.peers.len() + 1);
                 egress.advance(rng, |request| {
                     let queue = if ordered { 0 } else { first + request.worker as usize };
-                    shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+                    shards
+                        .iter_mut()
+                        .for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request.clone())));
                 });
             }
             2 => {
@@ -183,6 +201,9 @@ impl<'w> Run<'w> {
     fn answer(&mut self) {
         // Most shards said nothing.
         for (shard, stage) in self.shards.iter_mut().enumerate() {
+            for news in stage.watched.drain(..) {
+                self.watching.take(shard, news);
+            }
             if !stage.to_rib.is_empty() {
                 self.fib.receive(shard, stage.to_rib.drain(..));
             }
@@ -245,8 +266,11 @@ impl<'w> Run<'w> {
             (0..20).for_each(|_| self.advance());
             self.egress.unblock();
         }
+        self.shards.iter_mut().for_each(|stage| stage.release_watch_news(&mut self.egress));
+        self.answer();
         self.compare();
-        self.egress.compare(&self.oracle, &self.blocked());
+        let hidden = &self.blocked() | &self.suppressed();
+        self.egress.compare(&self.oracle, &hidden);
     }
 
     fn happen(&mut self, event: &Event) {
@@ -323,7 +347,13 @@ impl<'w> Run<'w> {
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
-                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi, ranked: false })
+                    ShardIn::Dump(DumpRequest {
+                        worker: FOLLOWER,
+                        token,
+                        afi: *afi,
+                        scope: DumpScope::default(),
+                        ranked: false,
+                    })
                 });
             }
         }
@@ -401,7 +431,7 @@ impl<'w> Run<'w> {
         let ReaderStage { ingest, peer, out, .. } = &mut self.readers[source];
         let peer = peer.as_ref().expect("only a source that is up originates");
         for_each_family!(F => {
-            ingest.originate(peer, origin, withdrawn.get::<F>(), announced.get::<F>(), out);
+            ingest.originate(peer, &OriginatedAttributes::new(origin), withdrawn.get::<F>(), announced.get::<F>(), out);
         });
         if self.ordered {
             self.flush(source);
@@ -429,6 +459,18 @@ impl<'w> Run<'w> {
         if self.fib.is_on() { self.fib.blocked.clone() } else { BTreeSet::new() }
     }
 
+    /// Prefixes that would be advertised, if aggregates did not suppress them.
+    fn suppressed(&self) -> BTreeSet<AnyPrefix> {
+        self.watching.suppressed(&self.advertised(), &self.history.peers)
+    }
+
+    /// Paths that are advertised, but for suppression by aggregates.
+    fn advertised(&self) -> BTreeMap<AnyPrefix, Learned> {
+        let mut advertised = self.oracle.loc_rib();
+        advertised.retain(|prefix, _| !self.blocked().contains(prefix));
+        advertised
+    }
+
     fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
         let logical = logical_shard_of(prefix);
         let split = self.split.as_ref().filter(|split| split.logical == logical && has_moved(split, prefix));
@@ -438,8 +480,15 @@ impl<'w> Run<'w> {
 
     fn compare(&self) {
         let expected: BTreeMap<AnyPrefix, Learned> = self.oracle.loc_rib();
-        let mut advertised = expected.clone();
-        advertised.retain(|prefix, _| !self.blocked().contains(prefix));
+        let mut advertised = self.advertised();
+        let not_blocked = advertised.len();
+        let mut members = BTreeMap::new();
+        for (watch, count) in self.shards.iter().flat_map(|stage| stage.shard.watched()) {
+            *members.entry(watch).or_default() += count;
+        }
+        self.watching.compare(&advertised, &self.history.peers, &members);
+        let suppressed = self.suppressed();
+        advertised.retain(|prefix, _| !suppressed.contains(prefix));
         let mut mirror = Table::new();
         let mut feed = BTreeMap::new();
         for stage in &self.shards {
@@ -451,11 +500,7 @@ impl<'w> Run<'w> {
         self.compare_ranked(&advertised);
         let counts = self.shards.iter().map(|stage| stage.shard.counts());
         let (waiting, blocked) = counts.fold((0, 0), |sum, c| (sum.0 + c.waiting, sum.1 + c.blocked));
-        assert_eq!(
-            (waiting, blocked),
-            (0, expected.len() - advertised.len()),
-            "prefixes waiting and blocked"
-        );
+        assert_eq!((waiting, blocked), (0, expected.len() - not_blocked), "prefixes waiting and blocked");
         for token in 1..=self.dumps {
             let mut table = Table::new();
             let mut afi = Afi::Ipv4;
@@ -558,6 +603,11 @@ impl<'w> Run<'w> {
         let best = reasons.iter().any(Option::is_none);
         let blocked = best && self.blocked().contains(&prefix);
         assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Advertised }, "{prefix}");
+        assert_eq!(
+            !view.suppressed_by.is_empty(),
+            self.suppressed().contains(&prefix),
+            "suppression of {prefix}"
+        );
         for (path, reason) in paths.iter().zip(reasons) {
             let mut same = view.paths.iter().filter(|seen| seen.peer.id.0 as usize == path.peer);
             let seen = same.find(|seen| seen.path_id == path.path_id);
@@ -574,8 +624,9 @@ impl<'w> Run<'w> {
         }
         assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
         let of = |part: Part| view.paths.iter().filter(move |path| path.part == part);
-        // Nothing forwards by an originated path.
-        let forwards = |path: &&PathView| path.best && !path.peer.kind.is_local();
+        // Most originated paths forward nothing.
+        let is_fed = |kind| !matches!(kind, PeerKind::Local(source) if !source.feeds());
+        let forwards = |path: &&PathView| path.best && is_fed(path.peer.kind);
         let members = of(Part::Member).chain(view.paths.iter().filter(forwards));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
         let backup = of(Part::Backup).map(|path| (path.peer.id.0 as usize, path.path_id)).collect::<Vec<_>>();

@@ -11,6 +11,7 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
+use ribtide_bgp::watch::WatchNews;
 use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -57,6 +58,10 @@ pub(crate) struct Stage {
     pub(crate) confirmed: Confirmed,
     /// It has taken logical shards and may have missed notifications during the move.
     pub(crate) missed: bool,
+    /// News of watches since this was last emptied.
+    pub(crate) watched: Vec<WatchNews>,
+    /// Whether it looks at its routes for another set of watches.
+    watches_changed: bool,
     /// It has got other options.
     reconfigured: bool,
 }
@@ -156,6 +161,8 @@ impl Stage {
             to_rib: Vec::new(),
             confirmed: Confirmed::default(),
             missed: false,
+            watched: Vec::new(),
+            watches_changed: false,
             reconfigured: false,
         }
     }
@@ -227,13 +234,14 @@ impl Stage {
         self.shard.adopt(moved, &mut self.out);
     }
 
-    /// Whether a message may be handled: routes, dumps and marks of refreshes wait for parts in transit.
+    /// Whether a message may be handled: routes, dumps, marks of refreshes and watches wait for parts in transit.
     fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
         let waits = |message: &ShardIn| {
             matches!(
                 message,
                 ShardIn::Routes(_)
                     | ShardIn::Dump(_)
+                    | ShardIn::Watch(_)
                     | ShardIn::BeginOfRefresh { .. }
                     | ShardIn::EndOfRefresh { .. }
             )
@@ -270,7 +278,10 @@ impl Stage {
                         self.deliver(egress);
                         self.confirmed = Confirmed { on, ..Confirmed::default() };
                     }
-                    _ => self.shard.handle(message, &mut self.out),
+                    _ => {
+                        self.watches_changed |= matches!(message, ShardIn::Watch(_));
+                        self.shard.handle(message, &mut self.out);
+                    }
                 }
             }
         } else {
@@ -281,10 +292,17 @@ impl Stage {
         }
     }
 
+    /// Has the shard report what it has less of watched routes.
+    pub(crate) fn release_watch_news(&mut self, egress: &mut Egress) {
+        self.shard.release_watch_news(&mut self.out);
+        self.deliver(egress);
+    }
+
     /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
         self.shard.send_ranked(&mut self.out);
-        let Effects { egress: effects, feed, next_hops, purged } = self.out.take();
+        let Effects { egress: effects, feed, next_hops, purged, watched } = self.out.take();
+        self.watched.extend(watched);
         for effect in effects {
             match effect {
                 ToEgress::All(batch) => {
@@ -323,6 +341,7 @@ impl Stage {
             assert!(changed, "reported twice whether {addr:?} is in use");
             self.new_next_hops.extend(used.then_some(addr));
         }
+        self.watches_changed &= self.shard.work_left();
         for session in purged {
             assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
         }
@@ -338,7 +357,9 @@ impl Stage {
             let (old, new) = (at(change.old), at(change.new));
             assert_ne!(old, new, "a change of {prefix} that is none");
             assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
-            let may_advertise = new.is_none() || self.confirmed.is_forwarded(&prefix);
+            // The former path of a prefix that waits may appear, because an aggregate suppresses it no longer.
+            let appears = self.watches_changed && old.is_none();
+            let may_advertise = new.is_none() || appears || self.confirmed.is_forwarded(&prefix);
             assert!(may_advertise, "{prefix} is advertised before it is forwarded");
             put(&mut self.mirror, prefix, new.clone());
             for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {

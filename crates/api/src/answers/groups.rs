@@ -92,6 +92,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         next_hop,
         link_local,
         extended_next_hop,
+        default_originate,
         add_path,
         client,
         export,
@@ -152,6 +153,11 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     if *extended_next_hop {
         settings.push("IPv6 next hops of IPv4 routes (RFC 8950)".into());
     }
+    settings.extend(default_originate.as_ref().map(|_| "a default route of its own".into()));
+    for condition in export.presence_conditions() {
+        let is_so = if condition.holds() { "holds" } else { "does not hold" };
+        settings.push(format!("{condition} {is_so}"));
+    }
     settings.extend(
         sent_paths(*add_path)
             .into_iter()
@@ -188,6 +194,7 @@ mod tests {
                 max_message: 65535,
                 prefix_sid: false,
                 role: None,
+                default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
                 link_local: None,
                 extended_next_hop: false,

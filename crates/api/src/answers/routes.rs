@@ -188,6 +188,7 @@ fn route<F: Family>(
             Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
             Standing::Blocked => Some(Held::Blocked),
         },
+        suppressed_by: view.suppressed_by.iter().map(ToString::to_string).collect(),
         groups: None,
     }
 }

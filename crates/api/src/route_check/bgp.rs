@@ -23,7 +23,7 @@ use ribtide_model::Difference;
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
-    Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
+    Announced, GroupId, InstallStatus, NextHops, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
 use ribtide_runtime::call::NoReply;
@@ -169,6 +169,9 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
     Ok(all)
 }
 
+/// The next hops of a route that discards, as text.
+const DISCARD: &str = "discard";
+
 /// The difference of a prefix.
 enum Wrong {
     /// BGP has a path, and the RIB manager no candidate.
@@ -266,7 +269,7 @@ impl Comparison {
         let group = announced.group;
         let as_given = known
             .entry((number, group))
-            .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group)));
+            .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group, set)));
         match as_given {
             Some(_) if announced.protocol == set.protocol && !view.best => None,
             Some(Ok(())) if announced.protocol == set.protocol => in_place(stage, prefix, view.standing),
@@ -276,10 +279,10 @@ impl Comparison {
     }
 }
 
-/// Whether a next hop of a group resolves, or why none does.
-fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
+/// Whether a next hop of a group resolves, or why none does. `set` is the content of the group.
+fn resolves(stage: &RibStage, group: GroupId, set: &RouteSet) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
-    if hops.iter().any(|hop| hop.outcome.is_resolved()) {
+    if set.next_hops == NextHops::Blackhole || hops.iter().any(|hop| hop.outcome.is_resolved()) {
         return Ok(());
     }
     let why = hops.iter().filter_map(|hop| match &hop.outcome {
@@ -318,6 +321,9 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
 fn received(stage: &RibStage, group: GroupId) -> String {
     let hops = stage.rib.default_vrf().received_hops(group);
     let via = |address: String| format!("via {address}");
+    if hops.is_empty() {
+        return DISCARD.into();
+    }
     hops.iter().map(|hop| via(text(&hop.received))).collect::<Vec<_>>().join(", ")
 }
 
@@ -326,7 +332,10 @@ fn text(hop: &ReceivedHop) -> String {
 }
 
 fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Difference {
-    let via = |(address, _): &(IpAddr, u16)| format!("via {}", split_zone(*address).0);
+    let via = |(address, _): &(IpAddr, u16)| match address.is_unspecified() {
+        true => DISCARD.into(),
+        false => format!("via {}", split_zone(*address).0),
+    };
     let expected = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
     let best = view.map_or_else(String::new, |view| {
         let standing = match view.standing {

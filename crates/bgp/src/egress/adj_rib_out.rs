@@ -6,7 +6,7 @@
 
 use super::offers::{Handles, Offers};
 use super::paths::Path;
-use super::{Worker, export, offers};
+use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
@@ -55,6 +55,15 @@ impl Worker {
         {
             let mut offers = Offers::new(settings, peers, F::AFI, &best, &mut handles);
             for (at, (prefix, best)) in (0..).zip(page) {
+                if prefix.len() == 0
+                    && let Some(path) = conditional::default_path::<F>(settings, peers)
+                {
+                    // Its own is sent in its place.
+                    sent.push(
+                        peers.get(&path.source).and_then(|source| form(settings, source, &path, *prefix)),
+                    );
+                    continue;
+                }
                 let handle = offers.handle(at, *prefix, paths);
                 // A path is not sent to its source; the packer leaves that member out.
                 let gets = paths.get(handle).filter(|_| best.source != peer);
@@ -89,6 +98,12 @@ impl Worker {
         messages: &mut Vec<String>,
     ) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
+        if prefix.len() == 0
+            && let Some(path) = conditional::default_path::<F>(settings, &self.peers)
+        {
+            messages.push("its own default route is sent in its place (default-originate)".into());
+            return form(settings, self.peers.get(&path.source)?, &path, prefix);
+        }
         let source = self.peers.get(&best.source)?;
         if best.source == peer {
             messages.push("not sent: it came from this peer".into());

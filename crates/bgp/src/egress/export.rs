@@ -81,7 +81,8 @@ pub(super) fn next_hop(
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
         (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(settings, afi),
-        (None, _) if source.kind.is_local() => own(settings, afi),
+        // A route of a client of the API may have a next hop; of others it is this router.
+        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => own(settings, afi),
         // The neighbour with that address is on a link of ours alone, so its traffic passes through us anyway.
         (None, _) if is_on_link(received) => own(settings, afi),
         (None, _) => kept(settings, afi, received),

@@ -830,9 +830,9 @@ impl Harness {
         self.out.clear();
         for request in self.worker.requests() {
             for shard in 0..self.shards.len() {
-                let first = self.half_dump(shard, request, true);
+                let first = self.half_dump(shard, request.clone(), true);
                 self.queues[shard].push_back(Queued::Message(first));
-                self.queues[shard].push_back(Queued::RestOfDump(request));
+                self.queues[shard].push_back(Queued::RestOfDump(request.clone()));
             }
         }
         if !more {

@@ -19,6 +19,7 @@ mod tests;
 pub use batches::{ShardBatches, ShardMap};
 pub use martians::Martians;
 pub use max_prefixes::{LimitAction, LimitCrossed, LimitEvent, MaxPrefixes, PrefixCount};
+pub use originate::OriginatedAttributes;
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};

@@ -5,6 +5,7 @@ use crate::message::{
     BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
 };
 use crate::peer::{FeedKind, PeerId};
+use crate::watch::WatchNews;
 use ribtide_prefix::{Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -37,6 +38,8 @@ pub struct Effects {
     pub next_hops: Vec<(TrackedNextHop, bool)>,
     /// Ended sessions without a path in this shard.
     pub purged: Vec<(PeerId, u32)>,
+    /// News of watches, in order.
+    pub watched: Vec<WatchNews>,
 }
 
 /// Indices in the last batch of paths whose attribute set entered it with another source.
@@ -66,13 +69,14 @@ impl ShardOut {
 
     /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
-        let Effects { egress, feed, next_hops, purged } = &self.effects;
+        let Effects { egress, feed, next_hops, purged, watched } = &self.effects;
         egress.is_empty()
             && feed.sets.is_empty()
             && feed.changes.v4.is_empty()
             && feed.changes.v6.is_empty()
             && next_hops.is_empty()
             && purged.is_empty()
+            && watched.is_empty()
     }
 
     /// Returns the effects since the last call.
@@ -165,6 +169,12 @@ impl ShardOut {
 
     pub(super) fn purged(&mut self, peer: PeerId, session: u32) {
         self.effects.purged.push((peer, session));
+    }
+
+    pub(super) fn watched(&mut self, news: WatchNews) {
+        if !news.is_empty() {
+            self.effects.watched.push(news);
+        }
     }
 
     /// The list of next hops that came into use or went out of it.

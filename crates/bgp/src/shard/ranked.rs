@@ -229,7 +229,9 @@ impl Core {
 
     /// The list that a route has now, or `None` while `former` stays.
     fn list_of<F: Family>(&self, route: Option<&Route<F>>, former: &[Path]) -> Option<List> {
-        let Some(route) = route else { return Some(List::new()) };
+        let Some(route) = route.filter(|route| !self.is_suppressed(route.prefix())) else {
+            return Some(List::new());
+        };
         let is_outdated = || route.best().is_some_and(|best| !self.usable(route.paths(&self.paths)[best]));
         if route.gate.advertises_former() || (route.gate == Gate::OPEN && is_outdated()) {
             // Workers that get ranked paths from now on get the advertised one.

@@ -232,7 +232,10 @@ impl Sessions {
         let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if self.sends_own_addresses() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.sends_own_addresses()
+            || peer.settings.default_originate.is_some()
+            || peer.settings.export.sets_next_hop(SetNextHop::Own)
+        {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
@@ -261,6 +264,7 @@ impl Sessions {
             next_hop,
             link_local,
             extended_next_hop: negotiated.extended_next_hop,
+            default_originate: self.default_route(peer.settings.default_originate.as_ref()),
             add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
             client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),

@@ -11,10 +11,13 @@
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
 mod advertisements;
+mod aggregates;
 mod bfd;
 mod connection;
+mod default_routes;
 mod graceful_restart;
 mod ids;
+mod injected;
 mod interfaces;
 mod keys;
 mod link;
@@ -33,10 +36,13 @@ pub mod tcp_ao;
 mod ttl;
 mod unnumbered;
 mod view;
+mod watches;
 mod write_queue;
 mod writers;
 
+pub use aggregates::AggregateView;
 pub use graceful_restart::RetainedView;
+pub use injected::{INJECTED_MAX, InjectedChange, InjectedText, InjectedView, NewRoute, NotInjected};
 pub use own_restart::{Deferral, Restarted};
 pub(crate) use own_restart::{defers, is_awaited, is_complete};
 pub use reconfiguration::Neighbors;
@@ -49,6 +55,7 @@ pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
 use super::reader::{Command, Report, What};
+use super::shard::ShardNews;
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
 use ids::Ids;
@@ -89,6 +96,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use unnumbered::{Link, Unnumbered};
+use watches::Watches;
 use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
@@ -110,9 +118,6 @@ const ADVERTISEMENTS: Token = Token(usize::MAX - 1);
 /// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
 
-/// A session of which a shard holds nothing any more.
-type Purged = (PeerId, u32);
-
 /// The session thread's connections, before it runs.
 pub(super) struct SessionsBuilder {
     rings: Rings,
@@ -121,7 +126,7 @@ pub(super) struct SessionsBuilder {
     listeners: Listeners,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
-    purged: (Sender<Purged>, Receiver<Purged>),
+    shard_news: (Sender<ShardNews>, Receiver<ShardNews>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
     learnt: Option<Sender<Learnt>>,
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
@@ -159,7 +164,7 @@ impl SessionsBuilder {
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
         let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
-        let (writes, reports, purged, bfd, links, redistributed) = (
+        let (writes, reports, shard_news, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
@@ -173,7 +178,7 @@ impl SessionsBuilder {
             listeners,
             writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
-            purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
+            shard_news: (shard_news.0.with_wake(Some(wake.clone())), shard_news.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
@@ -194,8 +199,8 @@ impl SessionsBuilder {
         self.reports.0.clone()
     }
 
-    pub(super) fn purged(&self) -> Sender<Purged> {
-        self.purged.0.clone()
+    pub(super) fn shard_news(&self) -> Sender<ShardNews> {
+        self.shard_news.0.clone()
     }
 
     pub(super) fn bfd(&self) -> Sender<BfdNews> {
@@ -261,19 +266,26 @@ impl SessionsBuilder {
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
+            watches: Watches::default(),
+            is_running: false,
             own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
         };
         sessions.originate(&setup.bgp.originate);
         sessions.configure_interfaces(&setup.bgp.interfaces);
+        let ranges = setup.bgp.dynamic.iter().map(|range| &range.settings);
+        let neighbors = setup.bgp.neighbors.values().map(|neighbor| &neighbor.settings);
+        let interfaces = setup.bgp.interfaces.iter().map(|neighbor| &neighbor.settings);
+        sessions.begin_default_routes(neighbors.chain(ranges).chain(interfaces));
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
-        let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
+        sessions.watch_routes();
+        let (writes, reports, shard_news) = (self.writes.1, self.reports.1, self.shard_news.1);
         let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
         let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
-            sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
+            sessions.run(&writes, &reports, &shard_news, &calls, &mut hosted, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -318,6 +330,10 @@ pub struct Sessions {
     link_news: Receiver<InterfaceNews>,
     redistributed: Receiver<Redistributed>,
     originated: Originated,
+    /// Route watches.
+    watches: Watches,
+    /// Whether the thread runs, so that routes may be advertised.
+    is_running: bool,
     own_restarts: OwnRestarts,
 }
 
@@ -326,11 +342,12 @@ impl Sessions {
         mut self,
         writes: &Receiver<EgressOut>,
         reports: &Receiver<Report>,
-        purged: &Receiver<Purged>,
+        shard_news: &Receiver<ShardNews>,
         calls: &CallQueue<Sessions>,
         hosted: &mut Hosted,
         stop: &Stop,
     ) {
+        self.is_running = true;
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
             self.start(id);
@@ -391,14 +408,18 @@ impl Sessions {
             while let Some(report) = reports.try_recv() {
                 self.report(report);
             }
-            while let Some((id, session)) = purged.try_recv() {
-                self.ids.purged(id, session);
+            while let Some(news) = shard_news.try_recv() {
+                match news {
+                    ShardNews::Purged(id, session) => self.ids.purged(id, session),
+                    ShardNews::Watched(shard, news) => self.watched(shard, news),
+                }
             }
             self.take_writes(writes);
             calls.serve(&mut self);
             self.run_timers();
             self.advertise();
             self.share_bfd();
+            self.expire_injected();
             rest = hosted.pass();
         }
         self.close_all(!stop.removes());
@@ -407,8 +428,9 @@ impl Sessions {
     /// How long nothing needs to be done unless something happens.
     fn poll_timeout(&self) -> Duration {
         let (timer, linger) = (self.timers.first().map(|t| t.0), self.lingering.front().map(|l| l.0));
-        let advertisement = self.unnumbered.next();
-        let next = timer.into_iter().chain(linger).chain(advertisement).min().map(|at| self.clock.until(at));
+        let (advertisement, expiry) = (self.unnumbered.next(), self.originated.injected.next_expiry());
+        let next = timer.into_iter().chain(linger).chain(advertisement).chain(expiry).min();
+        let next = next.map(|at| self.clock.until(at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }
@@ -865,8 +887,10 @@ impl Sessions {
 
     fn report(&mut self, report: Report) {
         let Report { peer: id, session, what } = report;
-        if let What::Detached { shards } = what {
-            return self.ids.shards_informed(id, session, shards);
+        match what {
+            What::Detached { shards } => return self.ids.shards_informed(id, session, shards),
+            What::Watching { generation, shards } => return self.watching(generation, shards),
+            _ => {}
         }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
         if up.info.session != session {
@@ -882,7 +906,7 @@ impl Sessions {
             What::BeginOfRefresh(afi) => self.refresh_begins(id, afi),
             What::EndOfRefresh(afi) => self.refresh_ends(id, afi),
             // Of a session that is over, and dealt with above.
-            What::Detached { .. } => {}
+            What::Detached { .. } | What::Watching { .. } => {}
             What::EndOfRib(afi) => {
                 up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true;
                 self.refreshed(id, afi);

@@ -83,6 +83,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         add_path,
         best_path_per_client,
         extended_next_hop,
+        default_originate,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -115,6 +116,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *keep_received != old.keep_received
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export
+        || *default_originate != old.default_originate
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
         || remove_private_as != old.as_numbers.remove_private_as
@@ -171,6 +173,10 @@ impl Sessions {
             let ids: Vec<PeerId> = self.peers.keys().copied().collect();
             ids.into_iter().for_each(|id| self.send_otherwise(id));
         }
+        let ranges = bgp.dynamic.iter().map(|range| &range.settings);
+        let interfaces = bgp.interfaces.iter().map(|neighbor| &neighbor.settings);
+        let neighbors = bgp.neighbors.values().map(|neighbor| &neighbor.settings);
+        self.begin_default_routes(neighbors.chain(ranges).chain(interfaces));
         let mut changed = Neighbors::default();
         for (address, id) in present {
             // An interface that is no longer configured has no neighbour any more.
@@ -189,6 +195,7 @@ impl Sessions {
                 }
             }
         }
+        self.watch_routes();
         Ok(changed)
     }
 

@@ -6,6 +6,7 @@ mod bfd;
 mod bgp;
 mod fib;
 mod nexthop;
+mod origination;
 mod performance;
 mod printer;
 mod route;
@@ -195,6 +196,8 @@ pub(crate) enum ShowBgp {
         /// Only this next hop
         address: Option<IpAddr>,
     },
+    /// Aggregates: whether each is originated, its contributors, and which of them it suppresses
+    Aggregate,
 }
 
 /// A list of the routes of a neighbour.
@@ -326,6 +329,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             let only = query(&[("address", text_of(*address))]);
             to.get(&format!("/v1/bgp/nexthops?{only}"), nexthop::tracked)
         }
+        Show::Bgp(ShowBgp::Aggregate) => to.get("/v1/bgp/aggregates", origination::aggregates),
         Show::Bgp(ShowBgp::Group { name, update_thread }) => {
             let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);
             let groups: Groups = to.client.get(&format!("/v1/bgp/groups?{only}"))?;
