@@ -56,7 +56,7 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             }
             .into(),
             if i == 0 { route.prefix.clone() } else { String::new() },
-            if p.next_hop.is_unspecified() { "self".into() } else { p.next_hop.to_string() },
+            if p.next_hop.address.is_unspecified() { "self".into() } else { p.next_hop.to_string() },
             sender(p),
             option(p.local_pref),
             option(p.med),
