@@ -13,7 +13,7 @@ use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logic
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo};
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
+use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Shard, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,6 +247,8 @@ impl<'w> Run<'w> {
         }
         self.compare();
         self.egress.compare(&self.oracle, &self.blocked());
+        let shards: Vec<&Shard> = self.shards.iter().map(|stage| &stage.shard).collect();
+        self.egress.compare_views(&shards, &self.history.prefixes);
     }
 
     fn happen(&mut self, event: &Event) {

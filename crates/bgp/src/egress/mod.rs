@@ -43,7 +43,7 @@ mod tests;
 
 use crate::message::{BestBatch, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
-pub use adj_rib_out::{Advertised, Export};
+pub use adj_rib_out::{Advertised, AdvertisedPath, Export};
 use cohort::Cohort;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
