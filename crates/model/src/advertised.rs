@@ -17,11 +17,14 @@ pub struct AdvertisedPage {
     pub next: Option<String>,
 }
 
-/// A prefix, and what a neighbour is sent of it.
+/// A prefix, and a path that a neighbour is sent of it, or none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AdvertisedRoute {
     /// The prefix.
     pub prefix: String,
+    /// The identifier under which the path is sent, where the neighbour gets several of a prefix (RFC 7911).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<u32>,
     /// The path as sent; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentPath>,

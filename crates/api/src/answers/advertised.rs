@@ -5,7 +5,7 @@ use super::routes::{self, Read};
 use super::{ApiState, Refusal, RouterState};
 use crate::request::AdvertisedQuery;
 use ribtide_bgp::egress::Advertised;
-use ribtide_bgp::message::BestPath;
+use ribtide_bgp::message::{BestPath, RankedBatch};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{AdvertisedView, Standing};
 use ribtide_bgpd::Bgp;
@@ -67,6 +67,9 @@ impl<'a> Member<'a> {
         all: bool,
     ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         let id = self.id;
+        if self.worker.call(move |w| w.gets_ranked(id, F::AFI))? {
+            return self.ranked_routes(prefixes, all);
+        }
         let views = routes::each(self.router, prefixes, |shard, prefix| shard.advertised(prefix))?;
         let page = views.iter().filter_map(|(_, prefix, view)| Some((*prefix, view.path.clone()?)));
         let page: Vec<(Prefix<F>, BestPath)> = page.collect();
@@ -79,6 +82,7 @@ impl<'a> Member<'a> {
                 let reasons = if path.is_some() { Vec::new() } else { self.reasons(prefix, &view)? };
                 found.push(AdvertisedRoute {
                     prefix: prefix.to_string(),
+                    path_id: None,
                     sent: path.map(|path| sent_path(&path)),
                     reasons,
                 });
@@ -87,32 +91,74 @@ impl<'a> Member<'a> {
         Ok(found)
     }
 
-    /// The route of one prefix, with reasons; `None` if BGP does not have it.
-    fn route(&self, prefix: AnyPrefix) -> Result<Option<AdvertisedRoute>, Refusal> {
+    /// As [`Member::routes`], of a neighbour that gets its own selection among the paths.
+    fn ranked_routes<F: Family>(
+        &self,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+        all: bool,
+    ) -> Result<Vec<AdvertisedRoute>, Refusal> {
+        let id = self.id;
+        let views = routes::each(self.router, prefixes, |shard, prefix| {
+            Some((shard.advertised(prefix)?, shard.ranked_of(prefix)))
+        })?;
+        let (views, page): (Vec<AdvertisedView>, Vec<(Prefix<F>, RankedBatch)>) =
+            views.into_iter().map(|(_, prefix, (view, ranked))| (view, (prefix, ranked))).unzip();
+        let (sent, page) = self.worker.call(move |w| (w.ranked_rib_out(id, &page), page))?;
+        let sent = sent.ok_or_else(|| ended(self.address))?;
+        let mut found = Vec::new();
+        for ((view, (prefix, ranked)), sent) in views.iter().zip(page).zip(sent) {
+            if sent.is_empty() && all {
+                let mut reasons = self.worker.call(move |w| w.ranked_reasons(id, prefix.any(), &ranked))?;
+                reasons.extend(standing(view).map(str::to_owned));
+                found.push(AdvertisedRoute {
+                    prefix: prefix.to_string(),
+                    path_id: None,
+                    sent: None,
+                    reasons,
+                });
+            }
+            found.extend(sent.into_iter().map(|(path_id, path)| AdvertisedRoute {
+                prefix: prefix.to_string(),
+                path_id: (path_id != 0).then_some(path_id),
+                sent: Some(sent_path(&path)),
+                reasons: Vec::new(),
+            }));
+        }
+        Ok(found)
+    }
+
+    /// The paths of one prefix, the first with the reasons; none if BGP does not have it.
+    fn route(&self, prefix: AnyPrefix) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match prefix {
             AnyPrefix::V4(prefix) => self.route_of(prefix),
             AnyPrefix::V6(prefix) => self.route_of(prefix),
         }
     }
 
-    fn route_of<F: Family>(&self, prefix: Prefix<F>) -> Result<Option<AdvertisedRoute>, Refusal> {
+    fn route_of<F: Family>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
         let views =
             routes::each(self.router, std::iter::once(prefix), |shard, prefix| shard.advertised(prefix))?;
-        let Some((_, _, view)) = views.into_iter().next() else { return Ok(None) };
-        let mut route = self.routes(std::iter::once(prefix), true)?.pop();
-        if let Some(route) = &mut route {
+        let Some((_, _, view)) = views.into_iter().next() else { return Ok(Vec::new()) };
+        let mut routes = self.routes(std::iter::once(prefix), true)?;
+        if let Some(route) = routes.first_mut() {
             route.reasons = self.reasons(prefix, &view)?;
         }
-        Ok(route)
+        Ok(routes)
     }
 
     /// Why the neighbour is sent a prefix as it is, or not at all.
     fn reasons<F: Family>(&self, prefix: Prefix<F>, view: &AdvertisedView) -> Result<Vec<String>, Refusal> {
         let id = self.id;
-        let Some(path) = view.path.clone().or(view.best.clone()) else {
-            return Ok(vec!["not sent: it has no usable path".into()]);
+        let mut reasons = if self.worker.call(move |w| w.gets_ranked(id, F::AFI))? {
+            let ranked = routes::each(self.router, std::iter::once(prefix), |s, p| Some(s.ranked_of(p)))?;
+            let Some((_, _, ranked)) = ranked.into_iter().next() else { return Ok(Vec::new()) };
+            self.worker.call(move |w| w.ranked_reasons(id, prefix.any(), &ranked))?
+        } else {
+            let Some(path) = view.path.clone().or(view.best.clone()) else {
+                return Ok(vec!["not sent: it has no usable path".into()]);
+            };
+            self.worker.call(move |w| w.advertised(id, prefix.any(), &path).1)?
         };
-        let mut reasons = self.worker.call(move |w| w.advertised(id, prefix.any(), &path).1)?;
         reasons.extend(standing(view).map(str::to_owned));
         Ok(reasons)
     }
@@ -143,9 +189,11 @@ pub(crate) fn advertised(
     let (waiting, joining) = member.progress()?;
     if let Some(text) = &query.prefix {
         let prefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-        let route = member.route(prefix)?;
-        let route = route.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
-        return Ok(AdvertisedPage { routes: vec![route], waiting, joining, next: None });
+        let routes = member.route(prefix)?;
+        if routes.is_empty() {
+            return Err(Refusal::Missing(format!("BGP has no route for {text}")));
+        }
+        return Ok(AdvertisedPage { routes, waiting, joining, next: None });
     }
     let mut read = match query.cursor.as_deref() {
         None => Read::begin(router, None)?,
@@ -170,16 +218,19 @@ pub(super) fn explain_to(
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, to)?;
-    let Some(route) = member.route(prefix)? else {
+    let routes = member.route(prefix)?;
+    if routes.is_empty() {
         let nothing = "not sent: BGP has no route of this prefix";
         return Ok(ExplainStage::new(name, StageState::Absent, vec![nothing.into()]));
-    };
+    }
     let (waiting, joining) = member.progress()?;
-    let mut messages = route.reasons;
+    let mut messages: Vec<String> =
+        routes.iter().filter_map(|route| Some(in_words(route.sent.as_ref()?))).collect();
     let mut state = StageState::Stopped;
-    if let Some(sent) = &route.sent {
+    let is_sent = !messages.is_empty();
+    messages.extend(routes.into_iter().flat_map(|route| route.reasons));
+    if is_sent {
         state = StageState::Passed;
-        messages.insert(0, in_words(sent));
         if joining {
             state = StageState::Waiting;
             messages.push("the neighbour waits for a whole table, which this route is part of".into());

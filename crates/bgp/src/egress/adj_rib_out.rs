@@ -109,7 +109,7 @@ impl Worker {
             .iter()
             .filter_map(|(id, group)| {
                 if group.settings.takes_ranked(prefix.afi()) {
-                    return Some(self.export_ranked(*id, group, prefix, ranked));
+                    return Some(self.export_ranked(*id, group, None, prefix, ranked));
                 }
                 let member = group.members.keys().find(|peer| **peer != best.source)?;
                 let (advertised, messages) = self.advertised(*member, prefix, best);
@@ -122,7 +122,7 @@ impl Worker {
 
 /// A path as the members of a group get it. `None` if there is no next hop, or the attributes leave no room for a
 /// prefix in a message (RFC 8654 section 4).
-fn form<F: Family>(
+pub(super) fn form<F: Family>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &Path,

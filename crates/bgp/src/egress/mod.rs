@@ -41,7 +41,7 @@ mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
+use crate::message::{BestBatch, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 pub use adj_rib_out::{Advertised, Export};
 use cohort::Cohort;
@@ -378,7 +378,6 @@ impl Worker {
             counters: member.counters,
         })
     }
-
 
     /// The group of these settings, created if missing.
     fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {

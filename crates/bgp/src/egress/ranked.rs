@@ -5,15 +5,16 @@
 //! by the group's rules and export policy, which never change. The difference of the two selections
 //! becomes pending, each path under its identifier, or the only one under its prefix.
 
+use super::adj_rib_out::form;
 use super::cohort::Cohort;
 use super::group::Group;
-use super::offers::Offers;
+use super::offers::{Handles, Offers};
 use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Key, Phase};
-use super::{Export, Worker};
+use super::{Advertised, Export, Worker};
 use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
 use crate::peer::{EgressSettings, PathSelection, PeerId};
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
@@ -242,12 +243,59 @@ impl Group {
 }
 
 impl Worker {
+    /// Whether a member gets its own selection among ranked paths.
+    pub fn gets_ranked(&self, peer: PeerId, afi: Afi) -> bool {
+        let group = self.member_of.get(&peer).and_then(|id| self.groups.get(id));
+        group.is_some_and(|group| group.settings.takes_ranked(afi))
+    }
+
+    /// As [`Worker::adj_rib_out`], for a member that gets its own selection: all it is sent of each prefix, with
+    /// identifiers, 0 without. The order is that of the identifiers.
+    pub fn ranked_rib_out<F: Family>(
+        &mut self,
+        peer: PeerId,
+        page: &[(Prefix<F>, RankedBatch)],
+    ) -> Option<Vec<Vec<(u32, Advertised)>>> {
+        let Worker { peers, groups, member_of, paths, .. } = self;
+        let settings = &groups.get(member_of.get(&peer)?)?.settings;
+        let mut sent = Vec::with_capacity(page.len());
+        for (prefix, batch) in page {
+            let mut handles = Handles::new(batch.paths.len());
+            let mut of_prefix = Vec::new();
+            {
+                let mut offers = Offers::new(settings, peers, F::AFI, &batch.paths, &mut handles);
+                let selector = Selector::new::<F>(settings, &batch.paths);
+                for change in batch.changes.get::<F>() {
+                    for ranked in selector.select(batch.of(change).1, *prefix, &mut offers) {
+                        let handle = offers.handle(ranked.path, *prefix, paths);
+                        let path = paths.get(handle).filter(|path| path.source != peer);
+                        let form =
+                            path.and_then(|path| form(settings, peers.get(&path.source)?, path, *prefix));
+                        of_prefix.extend(form.map(|form| (ranked.id, form)));
+                    }
+                }
+            }
+            handles.release(paths);
+            sent.push(of_prefix);
+        }
+        Some(sent)
+    }
+
+    /// Why a member that gets its own selection is sent these ranked paths of a prefix, or not, as sentences.
+    pub fn ranked_reasons(&self, peer: PeerId, prefix: AnyPrefix, ranked: &RankedBatch) -> Vec<String> {
+        let group = self.member_of.get(&peer).and_then(|id| Some((*id, self.groups.get(id)?)));
+        group.map_or(Vec::new(), |(id, group)| {
+            self.export_ranked(id, group, Some(peer), prefix, ranked).messages
+        })
+    }
+
     /// The export of the ranked paths of a prefix in a group that takes these, evaluated for its first member that is not
-    /// the source of the path.
+    /// the source of the path; or what of these `receiver` gets.
     pub(super) fn export_ranked(
         &self,
         id: u32,
         group: &Group,
+        receiver: Option<PeerId>,
         prefix: AnyPrefix,
         ranked: &RankedBatch,
     ) -> Export {
@@ -281,7 +329,7 @@ impl Worker {
                 _ => {
                     sent += 1;
                     neighbors.push(neighbor_as);
-                    "sent"
+                    if receiver == Some(path.source) { "not sent: it came from this peer" } else { "sent" }
                 }
             };
             messages.push(format!("{name}: {outcome}"));

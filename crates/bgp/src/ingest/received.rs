@@ -248,7 +248,7 @@ impl Ingest {
         budget: &mut usize,
     ) {
         let afi = N::Family::AFI;
-        let IngestPeer { info, settings, accepted, received, counters, context } = peer;
+        let IngestPeer { info, settings, accepted, received, counters, context, refreshed: _ } = peer;
         let Some(received) = received else { return };
         let rule = context.path_rule().filter(|_| settings.import.tests_path());
         let Some(before) = received.pending.as_ref().map(|pending| pending.before.clone()) else { return };

@@ -14,7 +14,10 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
     table.row(match &route.sent {
         Some(sent) => [
             "*".into(),
-            route.prefix.clone(),
+            match route.path_id {
+                None => route.prefix.clone(),
+                Some(id) => format!("{} (path {id})", route.prefix),
+            },
             sent.next_hop.to_string(),
             option(sent.local_pref),
             option(sent.med),
@@ -88,9 +91,15 @@ mod tests {
             other_attributes: vec![],
         };
         let routes = [
-            AdvertisedRoute { prefix: "10.0.0.0/8".into(), sent: Some(sent), reasons: vec![] },
+            AdvertisedRoute {
+                prefix: "10.0.0.0/8".into(),
+                path_id: Some(5),
+                sent: Some(sent),
+                reasons: vec![],
+            },
             AdvertisedRoute {
                 prefix: "10.1.0.0/16".into(),
+                path_id: None,
                 sent: None,
                 reasons: vec!["first".into(), "not sent: it came from this peer".into()],
             },
@@ -102,9 +111,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "   Prefix       Next hop   Pref  MED  AS path        Communities, or why it is not sent",
-                "*  10.0.0.0/8   192.0.2.1     -    7  65001 65010 i  65001:1 65001:1:2",
-                "   10.1.0.0/16  -             -    -  -              not sent: it came from this peer",
+                "   Prefix               Next hop   Pref  MED  AS path        Communities, or why it is not sent",
+                "*  10.0.0.0/8 (path 5)  192.0.2.1     -    7  65001 65010 i  65001:1 65001:1:2",
+                "   10.1.0.0/16          -             -    -  -              not sent: it came from this peer",
             ]
         );
         assert_eq!(reasons(&routes[1]), "first\nnot sent: it came from this peer\n");

@@ -55,6 +55,17 @@ fn with_table(infos: &[PeerInfo], rows: &[Row<'_>]) -> Worker {
     worker
 }
 
+/// What the view says that a member is sent of these rows, in the form of [`Received::of`].
+fn viewed(worker: &mut Worker, peer: u32, rows: &[Row<'_>]) -> Vec<(u32, u32)> {
+    let page = [(p4("10.0.0.0/8"), ranked(&[], rows))];
+    let sent = worker.ranked_rib_out(PeerId(peer), &page).unwrap().remove(0);
+    let source = |sent: Advertised| match sent.next_hop {
+        NextHop::V4(hop) => u32::from(hop.octets()[3]),
+        NextHop::V6 { .. } => panic!("an IPv4 next hop"),
+    };
+    sent.into_iter().map(|(id, sent)| (id, source(sent))).collect()
+}
+
 /// Answers requests of dumps.
 fn dump(worker: &mut Worker, rows: &[Row<'_>]) {
     loop {
@@ -150,6 +161,11 @@ fn each_selection_sends_its_paths_under_their_identifiers() {
     assert_eq!(received.of(4), [(7, 13), (8, 14), (9, 12)]);
     assert_eq!(received.of(5), [(9, 12)]);
     assert_eq!(received.of(6), [(7, 13), (8, 14), (9, 12)]);
+    for peer in 2..=6 {
+        assert_eq!(viewed(&mut worker, peer, &left), received.of(peer), "{peer}");
+    }
+    let gets_ranked = |peer| worker.gets_ranked(PeerId(peer), Afi::Ipv4);
+    assert!(!gets_ranked(1) && gets_ranked(2));
     // A withdrawal for each, and an announcement for those that get another path.
     assert_eq!(received.1 - before, 5 + 3);
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&left, &left))));
@@ -186,6 +202,12 @@ fn paths_are_not_sent_to_their_sources_nor_against_the_policy() {
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&rows, &new))));
     received.read(&mut worker, &infos);
     assert_eq!((received.of(1), received.of(2)), (vec![(8, 13)], vec![(5, 1), (8, 13)]));
+    assert_eq!(
+        (viewed(&mut worker, 1, &new), viewed(&mut worker, 2, &new)),
+        (received.of(1), received.of(2))
+    );
+    let why = worker.ranked_reasons(PeerId(1), "10.0.0.0/8".parse().unwrap(), &ranked(&[], &new)).join("\n");
+    assert!(why.contains("identifier 5: not sent: it came from this peer"), "{why}");
     let why = worker.exports("10.0.0.0/8".parse().unwrap(), &own, &ranked(&[], &new));
     assert_eq!((why.len(), why[0].members, why[0].sent), (1, 2, true));
     let text = why[0].messages.join("\n");
@@ -238,6 +260,9 @@ fn client_gets_the_best_path_that_its_policy_and_its_own_do_not_hide() {
     received.read(&mut worker, &infos);
     assert_eq!(received.of(1), [(0, 3)], "not its own, but the next");
     assert_eq!((received.of(2), received.of(3)), (vec![(0, 1)], vec![(0, 1)]));
+    for peer in 1..=2 {
+        assert_eq!(viewed(&mut worker, peer, &rows), received.of(peer), "{peer}");
+    }
     // Each of the two is alone in its group.
     assert_eq!(worker.groups().len(), 3);
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&rows, &rows[..1]))));
