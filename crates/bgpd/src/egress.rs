@@ -307,7 +307,8 @@ impl WorkerStage {
 
     /// Tells shards which changes it needs.
     fn set_wanted(&mut self) {
-        let wants = [self.worker.has_groups(), self.worker.takes_ranked()].map(|wants| wants && !self.deferred);
+        let wants =
+            [self.worker.has_groups(), self.worker.takes_ranked()].map(|wants| wants && !self.deferred);
         if wants == self.wants {
             return;
         }
