@@ -299,12 +299,8 @@ impl Worker {
             }
             let mut reasons = Vec::new();
             let form = match prefix {
-                AnyPrefix::V4(prefix) => {
-                    adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons)
-                }
-                AnyPrefix::V6(prefix) => {
-                    adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons)
-                }
+                AnyPrefix::V4(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
+                AnyPrefix::V6(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
             };
             let neighbor_as = path.attrs.neighbor_as();
             let outcome = match (form, selection) {
