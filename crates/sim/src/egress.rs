@@ -244,6 +244,8 @@ impl Egress {
     /// Checks that the Adj-RIB-Out of each peer, as computed from these shards for operators, is what the peer holds.
     pub(crate) fn compare_views(&mut self, shards: &[&Shard], prefixes: &[AnyPrefix]) {
         let workers = self.workers.len();
+        // Some are listed twice.
+        let prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
             let worker = &mut self.workers[peer % workers].worker;
