@@ -13,7 +13,7 @@ use crate::presence::Presence;
 use crate::watch::WatchSet;
 use ribtide_policy::{Named, PrefixSet};
 pub use ribtide_prefix::TrackedNextHop;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -250,6 +250,18 @@ pub struct RankedChange<F: Family> {
 }
 
 impl RankedBatch {
+    /// Adds the changes of another batch.
+    pub fn append(&mut self, other: &RankedBatch) {
+        let (paths, ranked) = (self.paths.len() as u32, self.ranked.len() as u32);
+        self.paths.extend_from_slice(&other.paths);
+        self.ranked.extend(other.ranked.iter().map(|one| RankedPath { path: one.path + paths, ..*one }));
+        for_each_family!(F => {
+            let changes = other.changes.get::<F>().iter();
+            let changes = changes.map(|change| RankedChange { start: change.start + ranked, ..*change });
+            self.changes.get_mut::<F>().extend(changes);
+        });
+    }
+
     /// The former and the new paths of one of its changes, each from the best on.
     pub fn of<F: Family>(&self, change: &RankedChange<F>) -> (&[RankedPath], &[RankedPath]) {
         let start = change.start as usize;

@@ -3,10 +3,11 @@
 
 use crate::history::{Announcement, MAX_MESSAGE, default_source, messages};
 use crate::oracle::Oracle;
-use ribtide_bgp::egress::{Flush, Worker, Write};
+use ribtide_bgp::egress::{AdvertisedPath, Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::presence::Presence;
+use ribtide_bgp::shard::Shard;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -251,6 +252,47 @@ impl Egress {
             assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
         }
     }
+
+    /// Checks that the Adj-RIB-Out of each peer, as computed from these shards for operators, is what the peer holds.
+    pub(crate) fn compare_views(&mut self, shards: &[&Shard], prefixes: &[AnyPrefix]) {
+        let workers = self.workers.len();
+        // Some are listed twice.
+        let prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
+        for (peer, neighbor) in self.neighbors.iter().enumerate() {
+            let Some(info) = &neighbor.session else { continue };
+            let worker = &mut self.workers[peer % workers].worker;
+            let mut view = BTreeMap::new();
+            for prefix in prefixes.iter().filter(|prefix| info.families.has(prefix.afi())) {
+                let paths = match *prefix {
+                    AnyPrefix::V4(prefix) => adj_rib_out(worker, info.id, shards, prefix),
+                    AnyPrefix::V6(prefix) => adj_rib_out(worker, info.id, shards, prefix),
+                };
+                for AdvertisedPath { id, form } in paths {
+                    let key = (*prefix, id.unwrap_or(0));
+                    assert_eq!(view.insert(key, (form.attributes, form.next_hop)), None, "{key:?} twice");
+                }
+            }
+            assert_eq!(view, neighbor.table, "view of peer {peer}");
+        }
+    }
+}
+
+/// The paths of a prefix in the Adj-RIB-Out of a peer, as the API computes them.
+fn adj_rib_out<F: Family>(
+    worker: &mut Worker,
+    peer: PeerId,
+    shards: &[&Shard],
+    prefix: Prefix<F>,
+) -> Vec<AdvertisedPath> {
+    let of = |shard: &&Shard| Some((shard.advertised(prefix)?, shard.ranked_of(prefix)));
+    let Some((view, ranked)) = shards.iter().find_map(of) else { return Vec::new() };
+    if worker.member_takes_ranked(peer, F::AFI).expect("a session is a member") {
+        let mut sent = worker.ranked_adj_rib_out::<F>(peer, &ranked).expect("a session is a member");
+        return sent.pop().expect("a prefix has its paths");
+    }
+    let Some(path) = view.path else { return Vec::new() };
+    let sent = worker.adj_rib_out(peer, &[(prefix, path)]).expect("a session is a member");
+    sent.into_iter().flatten().map(|form| AdvertisedPath { id: None, form }).collect()
 }
 
 impl Neighbor {

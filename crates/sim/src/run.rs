@@ -18,7 +18,7 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::presence::Presence;
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
+use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Shard, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -271,6 +271,8 @@ impl<'w> Run<'w> {
         self.compare();
         let hidden = &self.blocked() | &self.suppressed();
         self.egress.compare(&self.oracle, &hidden);
+        let shards: Vec<&Shard> = self.shards.iter().map(|stage| &stage.shard).collect();
+        self.egress.compare_views(&shards, &self.history.prefixes);
     }
 
     fn happen(&mut self, event: &Event) {

@@ -45,7 +45,7 @@ mod tests;
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use crate::presence::Presence;
-pub use adj_rib_out::{Advertised, Export};
+pub use adj_rib_out::{Advertised, AdvertisedPath, Export};
 use cohort::Cohort;
 use conditional::View;
 use group::{Group, Peers};

@@ -533,8 +533,8 @@ fn advertised(to: &mut Printer, address: &str, prefix: Option<&str>, all: bool) 
             to.text(&advertised::progress(&page))?;
         }
         to.lines(&page.routes, &mut table, advertised::row)?;
-        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
-            to.text(&advertised::reasons(one))?;
+        if let (Some(_), [first, ..], false) = (prefix, page.routes.as_slice(), to.json) {
+            to.text(&advertised::reasons(first))?;
         }
         Ok(page.next)
     })
