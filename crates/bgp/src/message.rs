@@ -211,6 +211,14 @@ pub enum EgressIn {
         /// Whether this shard has sent everything.
         last: bool,
     },
+    /// Best paths of some prefixes, to be packed for stations and not for members; see
+    /// [`Worker::take_mirrored`](crate::egress::Worker::take_mirrored). Ordered with `Best`.
+    Mirror {
+        /// Returned with the messages.
+        token: u64,
+        /// The paths: `old` is always [`NONE`].
+        batch: Arc<BestBatch>,
+    },
     /// A session reached Established: the worker owns its egress from now on, and requests dumps.
     MemberUp(Arc<PeerInfo>),
     /// A member's egress settings changed, but for the families; its session continues.

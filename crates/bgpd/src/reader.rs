@@ -5,15 +5,18 @@
 //! without loss. A reader has no session timers, so a waiting reader delays no KEEPALIVE. The
 //! session thread checks for unread bytes before it declares a peer silent.
 
+mod monitored;
 mod retained;
 
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
+use super::monitor::{MonitorIn, Taps};
 use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use monitored::Handled;
 use retained::Retained;
 use ribtide_bgp::ingest::{
     Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ReceivedView, ShardBatches,
@@ -144,6 +147,8 @@ pub(super) struct Outputs {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
+    /// What monitors get.
+    pub(super) monitors: Taps,
     /// The activity flag for later stages.
     pub(super) busy: Busy,
 }
@@ -174,6 +179,8 @@ impl ReaderBuilder {
             batches: ShardBatches::new(outputs.map),
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             reports: Mailbox::new(outputs.reports),
+            monitor: outputs.monitors.bmp.as_ref().map(|tap| Mailbox::new(tap.data.clone())),
+            monitors: outputs.monitors,
             busy: outputs.busy,
             poll: self.poll,
             commands: self.commands.1,
@@ -256,6 +263,7 @@ impl Stage for ReaderStage {
             self.calls.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
+            self.reader.monitor.iter().for_each(|monitor| monitor.watch(&mut select));
             // The next turn checks all queues.
             let is_held_back = self.reader.downstream.is_some();
             let _ = select.ready_timeout(if is_held_back { SHARDS_POLL_INTERVAL } else { Duration::MAX });
@@ -278,6 +286,9 @@ impl Stage for ReaderStage {
 pub struct Reader {
     shards: Vec<Mailbox<ShardIn>>,
     reports: Mailbox<Report>,
+    /// The queue of the monitor that stops the reader when it is full.
+    monitor: Option<Mailbox<MonitorIn>>,
+    monitors: Taps,
     busy: Busy,
     poll: Poll,
     commands: Receiver<Command>,
@@ -451,7 +462,8 @@ impl Reader {
     /// Whether no batch waits here.
     fn room(&mut self) -> bool {
         let shards = retry_all(&mut self.shards);
-        self.reports.retry() && shards
+        let monitor = self.monitor.as_mut().is_none_or(Mailbox::retry);
+        self.reports.retry() && shards && monitor
     }
 
     /// Handles commands while there is room. Returns whether there were any.
@@ -473,7 +485,11 @@ impl Reader {
                 Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
+                        let kept = session.peer.keeps_received();
                         session.peer.set(*settings);
+                        if session.peer.keeps_received() != kept {
+                            self.kept_changed();
+                        }
                     }
                 }
                 Command::Originate(origination) => self.originate(*origination),
@@ -639,8 +655,12 @@ impl Reader {
             }
         };
         let buffer = std::mem::take(&mut self.buffer);
+        let bytes = &buffer[..kept + read];
         let mut complete = FamilySet::default();
-        let handled = self.messages(id, number, &buffer[..kept + read], &mut complete);
+        let handled = match self.wants_received(id) {
+            false => self.messages(id, number, bytes, &mut complete, None),
+            true => self.monitored_messages(id, number, bytes, &mut complete),
+        };
         self.buffer = buffer;
         self.sweep(id, complete);
         match handled.and(outcome) {
@@ -653,13 +673,14 @@ impl Reader {
     }
 
     /// Handles every complete message in `bytes` and stores the rest. Families whose initial routes are
-    /// complete go to `complete`.
+    /// complete go to `complete`, and what monitors need to know of the messages to `monitored`.
     fn messages(
         &mut self,
         id: PeerId,
         number: u32,
         bytes: &[u8],
         complete: &mut FamilySet,
+        mut monitored: Option<&mut Handled>,
     ) -> Result<(), What> {
         let mut rest = bytes;
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
@@ -668,8 +689,13 @@ impl Reader {
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
+                    let before = session.peer.counters.treated_as_withdraw;
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
+                    if let Some(monitored) = &mut monitored {
+                        let is_withdrawn = session.peer.counters.treated_as_withdraw != before;
+                        monitored.update(bytes.len() - rest.len(), total_len, is_withdrawn);
+                    }
                     report_limits(session, id, number, &mut self.reports)?;
                     *complete = end_of_rib.map_or(*complete, |afi| complete.with(afi));
                     end_of_rib.map(What::EndOfRib)

@@ -12,6 +12,7 @@ use super::max_prefixes::MaxPrefixesConfig;
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
+use super::monitoring::{BmpConfig, MrtConfig};
 use super::rpki::RpkiConfig;
 use super::session::{is_multihop, missing_policies};
 use super::statics::{Place, StaticRoute};
@@ -48,6 +49,10 @@ pub struct Config {
     pub bgp: Option<BgpConfig>,
     /// Origin validation, when configured.
     pub rpki: Option<RpkiConfig>,
+    /// BMP, when configured.
+    pub bmp: Option<BmpConfig>,
+    /// MRT files, when configured.
+    pub mrt: Option<MrtConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
     pub fib: Option<FibConfig>,
     /// The management interface.
@@ -366,6 +371,8 @@ impl Checker {
             self.problem(key!["rpki"], message);
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
+        let bmp = file.bmp.as_ref().map(|bmp| self.bmp(bmp, bgp.as_ref()));
+        let mrt = file.mrt.as_ref().map(|mrt| self.mrt(mrt, folder, bgp.is_some()));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
@@ -377,6 +384,8 @@ impl Checker {
             stall_exit,
             bgp,
             rpki,
+            bmp,
+            mrt,
             fib,
             api,
             log,

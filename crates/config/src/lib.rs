@@ -4,9 +4,9 @@
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
 //! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
-//! [`graceful_restart`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
+//! [`graceful_restart`], [`rpki`] and [`monitoring`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
 //! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
-//! identifiers, limits, what a restart means, and origin validation.
+//! identifiers, limits, what a restart means, origin validation, and what stations and files get.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -23,6 +23,7 @@ mod file;
 mod graceful_restart;
 mod import_filter;
 mod max_prefixes;
+mod monitoring;
 mod or_table;
 mod originate;
 mod policy;
@@ -44,6 +45,7 @@ pub use fib_policy::FibPolicy;
 pub use file::OnStop;
 pub use graceful_restart::GracefulRestartConfig;
 pub use max_prefixes::MaxPrefixesConfig;
+pub use monitoring::{BmpConfig, BmpStation, BmpViews, MRT_CONVERSIONS, MrtConfig, MrtFiles};
 pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;

@@ -39,6 +39,8 @@ pub enum NotReloaded {
     NoBfd(NoReply),
     /// The RPKI thread does not reply.
     NoRpki(NoReply),
+    /// The BMP or the MRT thread does not reply.
+    NoMonitor(NoReply),
     /// The neighbours.
     Neighbors(String),
     /// The session thread does not reply.
@@ -69,7 +71,7 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => {
@@ -141,6 +143,7 @@ impl Reloader {
             }
             _ => ribtide_rpkid::Changes::default(),
         };
+        let (bmp, mrt) = reconfigure_monitors(router, &new)?;
         let (shards, neighbors) = match (&router.bgp, &new.bgp) {
             (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
             _ => (None, Neighbors::default()),
@@ -196,6 +199,8 @@ impl Reloader {
             fib_policy,
             originate,
             rpki: rpki != ribtide_rpkid::Changes::default(),
+            bmp,
+            mrt,
             log: other_log,
             vrfs_added: changed.added,
             vrfs_removed: changed.removed,
@@ -249,6 +254,21 @@ fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded>
     changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
 }
 
+/// Applies the `[bmp]` and `[mrt]` tables. Returns whether they changed something.
+fn reconfigure_monitors(router: &RouterState, new: &Config) -> Result<(bool, bool), NotReloaded> {
+    let (mut stations, mut files) = (ribtide_bmpd::Changes::default(), ribtide_mrtd::Changes::default());
+    if let (Some(running), Some(bmp)) = (&router.bmp, new.bmp.clone()) {
+        let changed = running.handle.wait(move |engine| engine.configure(&bmp));
+        stations = changed.map_err(NotReloaded::NoMonitor)?;
+    }
+    if let (Some(running), Some(mrt)) = (&router.mrt, new.mrt.clone()) {
+        // It may wait for the disk, and then is busy; it is not to wait for that.
+        let changed = running.handle.call(move |engine| engine.configure(&mrt));
+        files = changed.map_err(NotReloaded::NoMonitor)?;
+    }
+    Ok((stations != ribtide_bmpd::Changes::default(), files != ribtide_mrtd::Changes::default()))
+}
+
 /// The changed keys that need a restart. Every setting is listed, so that a new one does not
 /// compile without a decision.
 fn fixed(old: &Config, new: &Config) -> Vec<String> {
@@ -265,6 +285,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
         stall_exit,
         bgp,
         rpki,
+        bmp,
+        mrt,
         fib,
         api,
         log: _,
@@ -319,6 +341,8 @@ fn fixed(old: &Config, new: &Config) -> Vec<String> {
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("bfd.listen", bfd.listen == old.bfd.listen);
     key("rpki (the table as a whole)", rpki.is_some() == old.rpki.is_some());
+    key("bmp (the table as a whole)", bmp.is_some() == old.bmp.is_some());
+    key("mrt (the table as a whole)", mrt.is_some() == old.mrt.is_some());
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => {
             let BgpConfig {

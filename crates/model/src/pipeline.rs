@@ -26,15 +26,29 @@ pub struct Health {
     pub state: HealthState,
     /// Work that waits without progress, causes first.
     pub stalls: Vec<Stall>,
+    /// What does not work, and is tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+}
+
+/// What does not work, and is tried again, while routing goes on.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    /// What it is.
+    pub what: String,
+    /// The last error.
+    pub error: String,
+    /// How long it has not worked.
+    pub seconds: u64,
 }
 
 /// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealthState {
-    /// Nothing is stalled.
+    /// Nothing is stalled, and nothing fails.
     Ok,
-    /// Something is.
+    /// Something is, or does.
     Degraded,
 }
 
@@ -59,7 +73,14 @@ impl Health {
     /// The health of a process with these stalls.
     pub fn of(stalls: Vec<Stall>) -> Health {
         let state = if stalls.is_empty() { HealthState::Ok } else { HealthState::Degraded };
-        Health { state, stalls }
+        Health { state, stalls, faults: Vec::new() }
+    }
+
+    /// The same with these faults.
+    #[must_use]
+    pub fn with_faults(self, faults: Vec<Fault>) -> Health {
+        let state = if faults.is_empty() { self.state } else { HealthState::Degraded };
+        Health { state, faults, ..self }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::history::{MAX_MESSAGE, bodies};
 use crate::oracle::Oracle;
+use crate::station::Station;
 use ribtide_bgp::egress::{Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
@@ -16,6 +17,9 @@ use std::sync::Arc;
 pub(crate) struct Egress {
     workers: Vec<Stage>,
     neighbors: Vec<Neighbor>,
+    /// The neighbours as a station sees them (RFC 8671).
+    mirrors: Vec<Neighbor>,
+    pub(crate) station: Station,
 }
 
 struct Stage {
@@ -49,6 +53,8 @@ impl Egress {
         Egress {
             workers: (0..workers).map(stage).collect(),
             neighbors: (0..peers).map(|_| Neighbor::default()).collect(),
+            mirrors: (0..peers).map(|_| Neighbor::default()).collect(),
+            station: Station::default(),
         }
     }
 
@@ -63,7 +69,9 @@ impl Egress {
             });
         }
         let session = (!info.kind.is_local()).then(|| info.clone());
+        self.mirrors[info.id.0 as usize] = Neighbor { session: session.clone(), ..Neighbor::default() };
         self.neighbors[info.id.0 as usize] = Neighbor { session, ..Neighbor::default() };
+        self.station.up(info);
     }
 
     /// A session ends.
@@ -75,6 +83,29 @@ impl Egress {
         self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
         self.workers[owner].blocked.remove(&peer);
         self.neighbors[peer.0 as usize].session = None;
+        self.mirrors[peer.0 as usize].session = None;
+        self.station.down(peer);
+    }
+
+    /// A station's session begins.
+    pub(crate) fn begin_station(&mut self) {
+        self.station.begin();
+        self.mirrors.iter_mut().for_each(|mirror| mirror.table.clear());
+    }
+
+    /// A page of best paths for the station: each worker packs it for its members.
+    pub(crate) fn mirror(&mut self, batch: Arc<BestBatch>) {
+        let mirror = || EgressIn::Mirror { token: 0, batch: batch.clone() };
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(mirror()));
+    }
+
+    /// Checks that the station has the routes of every member.
+    pub(crate) fn compare_mirrors(&self) {
+        for (peer, (neighbor, mirror)) in self.neighbors.iter().zip(&self.mirrors).enumerate() {
+            if neighbor.session.is_some() {
+                assert_eq!(mirror.table, neighbor.table, "the station's Adj-RIB-Out of peer {peer}");
+            }
+        }
     }
 
     /// The peer requests a family again.
@@ -105,6 +136,8 @@ impl Egress {
         if let Some(message) = (!rng.one_in(3)).then(|| stage.inbox.pop_front()).flatten() {
             stage.worker.handle(message);
             stage.dirty = true;
+            let pages = stage.worker.take_mirrored();
+            pages.iter().flat_map(|page| &page.writes).for_each(|write| read_all(&mut self.mirrors, write));
         } else {
             let what = [Flush::Begun, Flush::Settled, Flush::All][rng.index(3)];
             self.flush(id, what, 1 + rng.index(8), dump);
@@ -142,12 +175,8 @@ impl Egress {
     }
 
     fn write(&mut self, write: &Write) {
-        for receiver in write.receivers() {
-            let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
-            if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
-                bodies(&write.chunk).iter().for_each(|body| neighbor.read(body));
-            }
-        }
+        read_all(&mut self.neighbors, write);
+        read_all(&mut self.mirrors, write);
     }
 
     /// Checks that ended sessions left no state.
@@ -185,6 +214,16 @@ impl Egress {
             let count = |afi| expected.keys().filter(|prefix| prefix.afi() == afi).count() as u64;
             let advertised = (view.advertised_ipv4, view.advertised_ipv6);
             assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
+        }
+    }
+}
+
+/// The receivers of a message read it.
+fn read_all(neighbors: &mut [Neighbor], write: &Write) {
+    for receiver in write.receivers() {
+        let neighbor = &mut neighbors[receiver.peer.0 as usize];
+        if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
+            bodies(&write.chunk).iter().for_each(|body| neighbor.read(body));
         }
     }
 }

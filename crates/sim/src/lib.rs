@@ -28,3 +28,4 @@ pub mod router;
 mod routing;
 pub mod run;
 mod stage;
+mod station;

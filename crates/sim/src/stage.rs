@@ -9,8 +9,8 @@ use ribtide_bgp::message::{
     BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn, TrackedNextHop,
 };
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family, logical_shard};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, Split, ToEgress};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, V4, V6, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -222,6 +222,12 @@ impl Stage {
                         self.deliver(egress);
                         self.confirmed = Confirmed { on, ..Confirmed::default() };
                     }
+                    ShardIn::Routes(batch) => {
+                        self.shard.handle_routes(batch, &mut self.out);
+                        if self.shard.is_monitored(batch.peer, batch.session) {
+                            egress.station.accepted(batch);
+                        }
+                    }
                     _ => self.shard.handle(message, &mut self.out),
                 }
             }
@@ -233,6 +239,32 @@ impl Stage {
         }
     }
 
+    /// Whether parts of logical shards are in transit to this one.
+    pub(crate) fn expects(&self) -> bool {
+        !self.parcels.is_empty()
+    }
+
+    /// Sends the station a page. Returns the hash to continue from.
+    pub(crate) fn page(
+        &mut self,
+        (afi, logical, from): (Afi, LogicalShard, u32),
+        budget: usize,
+        egress: &mut Egress,
+    ) -> Option<u32> {
+        self.deliver(egress);
+        let views = PageViews { accepted: true, best: true };
+        let page = match afi {
+            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
+            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
+        };
+        egress.station.page(&page);
+        let next = page.next;
+        if !page.best.paths.is_empty() {
+            egress.mirror(Arc::new(page.best));
+        }
+        next
+    }
+
     /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
         let Effects { egress: effects, feed, next_hops, purged } = self.out.take();
@@ -240,6 +272,7 @@ impl Stage {
             match effect {
                 ToEgress::All(batch) => {
                     for_each_family!(F => self.changes::<F>(&batch));
+                    egress.station.best(&batch);
                     egress.changes(Arc::new(batch));
                 }
                 ToEgress::One(FOLLOWER, part) => self.dumped(part),

@@ -17,6 +17,7 @@ use registry::*;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
+    HealthState,
     Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
@@ -36,7 +37,8 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
     m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
-    let parts: [Part; 10] = [pipeline, shards, neighbors, groups, rpki, rib, asics, kernel, fpm, bfd];
+    let parts: [Part; 12] =
+        [pipeline, shards, neighbors, groups, rpki, bmp, mrt, rib, asics, kernel, fpm, bfd];
     for part in parts {
         match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -72,7 +74,7 @@ fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
     let health = answers::health(router);
-    m.add(DEGRADED, Labels::new(), !health.stalls.is_empty());
+    m.add(DEGRADED, Labels::new(), health.state == HealthState::Degraded);
     health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
@@ -243,6 +245,33 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
     m.add(RPKI_TABLES, Labels::new(), rpki.tables);
     m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
+    Ok(())
+}
+
+fn bmp(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for s in &answers::bmp(router)?.stations {
+        let station = || one("station", &s.name);
+        m.add(BMP_STATION_UP, station(), matches!(s.state.as_str(), "up" | "dumping"));
+        m.add(BMP_STATION_DUMPING, station(), s.state == "dumping");
+        m.add(BMP_STATION_QUEUE, station(), s.queued_bytes);
+        m.add(BMP_STATION_QUEUE_BOUND, station(), s.queue_bytes);
+        m.add(BMP_STATION_CONNECTS, station(), s.connects);
+        m.add(BMP_STATION_FAILURES, station(), s.failures);
+        m.add(BMP_STATION_OVERFLOWS, station(), s.overflows);
+        m.add(BMP_STATION_SENT, station(), s.sent_bytes);
+    }
+    Ok(())
+}
+
+fn mrt(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for s in &answers::mrt(router)?.series {
+        let series = || one("series", &s.name);
+        m.add(MRT_FAILING, series(), s.error.is_some());
+        m.add(MRT_FILES, series(), s.files);
+        m.add(MRT_FAILURES, series(), s.failures);
+        m.add(MRT_RECORDS, series(), s.records);
+        m.add(MRT_DROPPED, series(), s.dropped);
+    }
     Ok(())
 }
 

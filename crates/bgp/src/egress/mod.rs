@@ -26,6 +26,7 @@ mod cohort;
 mod export;
 mod group;
 mod limits;
+mod mirror;
 mod offers;
 mod output;
 mod pack;
@@ -39,6 +40,7 @@ use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use cohort::Cohort;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
+pub use mirror::Mirrored;
 use offers::{Handles, Offers};
 use paths::Paths;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
@@ -203,6 +205,8 @@ pub struct Worker {
     limits: BTreeMap<PeerId, PrefixLimits>,
     /// Members removed by a limit, for [`Worker::take_exceeded`].
     exceeded: Vec<LimitExceeded>,
+    /// Messages for stations, for [`Worker::take_mirrored`].
+    mirrored: Vec<Mirrored>,
 }
 
 /// A dump in progress.
@@ -228,6 +232,7 @@ impl Worker {
             last_token: 0,
             limits: BTreeMap::new(),
             exceeded: Vec::new(),
+            mirrored: Vec::new(),
         }
     }
 
@@ -253,6 +258,7 @@ impl Worker {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Mirror { token, batch } => self.mirror(token, &batch),
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),

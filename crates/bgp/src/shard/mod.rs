@@ -13,6 +13,7 @@ mod cut;
 mod effects;
 mod feed;
 mod gate;
+mod monitor;
 mod moves;
 mod next_hops;
 mod paths;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, ShardOut, ToEgress};
+pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath};
 pub use moves::Moved;
 pub use paths::Part;
 pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
@@ -148,16 +150,23 @@ impl Shard {
     /// Handles a message and appends its effects to `out`.
     pub fn handle(&mut self, message: ShardIn, out: &mut ShardOut) {
         match message {
+            ShardIn::Routes(batch) => return self.handle_routes(&batch, out),
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
-            ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => self.work.dump(request),
             ShardIn::NextHops(states) => self.next_hops(&states, out),
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
         }
         // The change may have removed the last advertised path of an ended session.
+        self.core.settle(out);
+        self.core.clear_out(out);
+    }
+
+    /// As [`Shard::handle`] of [`ShardIn::Routes`], for a caller that needs the batch afterwards.
+    pub fn handle_routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
+        self.routes(batch, out);
         self.core.settle(out);
         self.core.clear_out(out);
     }

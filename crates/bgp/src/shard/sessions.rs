@@ -95,6 +95,11 @@ impl Session {
         self.keeps.has(F::AFI)
     }
 
+    /// Whether stations get its paths: it lasts, and is that of a neighbour.
+    pub(super) fn is_monitored(&self) -> bool {
+        self.up && !self.ended && !self.originated
+    }
+
     /// Whether its paths are retained.
     pub(super) fn is_retained(&self) -> bool {
         self.up && self.ended

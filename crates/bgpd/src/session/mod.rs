@@ -39,6 +39,7 @@ pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
+use super::monitor::{DownCause, Taps};
 use super::reader::{Command, Report, What};
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
@@ -67,7 +68,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
+use ribtide_wire::bgp::message::{self, HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -118,6 +119,8 @@ pub(super) struct Outputs {
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
     pub(super) readers: Vec<Sender<Command>>,
+    /// Monitors, which get the start and end of each session.
+    pub(super) monitors: Taps,
 }
 
 /// What the session thread needs of the configuration.
@@ -245,7 +248,7 @@ impl SessionsBuilder {
             timers: BTreeSet::new(),
             groups: Map::default(),
             load: vec![0; outputs.readers.len()],
-            outbox: Outbox::new(outputs.workers, outputs.readers),
+            outbox: Outbox::new(outputs.workers, outputs.readers, outputs.monitors),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             refused: RefusedConnections::default(),
@@ -256,6 +259,7 @@ impl SessionsBuilder {
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
+            down_cause: DownCause::LocalEvent(0),
         };
         sessions.originate(&setup.bgp.originate);
         for neighbor in setup.bgp.neighbors.values() {
@@ -309,6 +313,8 @@ pub struct Sessions {
     link_news: Receiver<InterfaceNews>,
     redistributed: Receiver<Redistributed>,
     originated: Originated,
+    /// Why the session ends whose end is under way.
+    down_cause: DownCause,
 }
 
 impl Sessions {
@@ -446,7 +452,14 @@ impl Sessions {
         let told = matches!(event, Event::Message(_, MessageType::Notification, _));
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let ends_retention = graceful_restart::ends_retention(&event);
+        // Only an established session has an end that monitors get.
+        let cause = peer.up.is_some().then(|| DownCause::of(&event));
         let actions = peer.handle(event, now);
+        if let Some(cause) = cause
+            && actions.iter().any(|action| matches!(action, Action::Down(_)))
+        {
+            self.down_cause = cause.with(&actions);
+        }
         if told || actions.iter().any(is_news) {
             self.report_news(id, &actions, before, now);
         }
@@ -596,6 +609,7 @@ impl Sessions {
         }
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let mut actions = peer.handle(Event::Accepted, now);
+        self.down_cause = DownCause::of(&Event::Accepted).with(&actions);
         let refusal =
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
@@ -693,6 +707,11 @@ impl Sessions {
                     let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
                     connection.input.drain(..len);
                     connection.received.count(kind);
+                    if kind == MessageType::Open {
+                        let mut open = Vec::new();
+                        message::write(&mut open, kind, &body);
+                        connection.received_open = open.into();
+                    }
                     self.event(id, Event::Message(side, kind, &body));
                 }
                 Err(notification) => return self.event(id, Event::Fault(side, notification)),
@@ -709,6 +728,9 @@ impl Sessions {
         let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
         if let Some(kind) = kind_of(&message) {
             connection.sent.count(kind);
+            if kind == MessageType::Open {
+                connection.sent_open = message.as_slice().into();
+            }
         }
         connection.output.push(message.into());
         self.write(id, side);
@@ -870,11 +892,16 @@ fn kind_of(message: &[u8]) -> Option<MessageType> {
     MessageType::from_u8(*message.get(HEADER_LEN - 1)?)
 }
 
+/// Whether a message that we wrote is a NOTIFICATION.
+pub(super) fn is_notification(message: &[u8]) -> bool {
+    kind_of(message) == Some(MessageType::Notification)
+}
+
 /// Whether an operator wants to hear of it.
 fn is_news(action: &Action) -> bool {
     match action {
         Action::Up(..) | Action::Down(_) => true,
-        Action::Send(_, message) => kind_of(message) == Some(MessageType::Notification),
+        Action::Send(_, message) => is_notification(message),
         Action::Connect | Action::Refuse(_) | Action::Close(_) => false,
     }
 }

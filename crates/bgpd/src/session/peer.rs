@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::graceful_restart::Retained;
 use super::max_prefixes::LimitState;
 use super::write_queue::Backlog;
+use crate::monitor::SessionUp;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
 use ribtide_config::{AnyAsn, NeighborSettings};
@@ -48,6 +49,8 @@ pub(super) struct Up {
     pub(super) worker: usize,
     pub(super) reader: usize,
     pub(super) local: IpAddr,
+    /// The session as monitors get it.
+    pub(super) monitored: Arc<SessionUp>,
     /// When its reader last received bytes.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) backlog: Backlog,

@@ -8,6 +8,7 @@ mod nexthop;
 mod performance;
 mod printer;
 mod route;
+mod monitoring;
 mod rpki;
 mod threads;
 
@@ -102,6 +103,10 @@ pub(crate) enum Show {
     /// Origin validation: RPKI caches, validated ROA payloads, validation states
     #[command(subcommand)]
     Rpki(ShowRpki),
+    /// BMP stations: sessions, what they get, and what waits for them
+    Bmp,
+    /// MRT files: records, the last complete file, and errors
+    Mrt,
     /// FPM servers: connection, sent routes, replies
     Fpm,
     /// The virtual ASIC: settings, entries and counters; or its forwarding decision for some addresses
@@ -343,6 +348,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
         }
+        Show::Bmp => to.get("/v1/bmp", monitoring::stations),
+        Show::Mrt => to.get("/v1/mrt", monitoring::files),
         Show::Fpm => to.get("/v1/fpm", fib::fpm),
         Show::Pipeline { sonic: Sonic { sonic: true, database_config } } => {
             let daemons =
@@ -400,10 +407,14 @@ fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
     }
     let causes: Vec<&str> =
         all.iter().flat_map(|(_, h)| &h.stalls).filter(|s| s.behind.is_none()).map(|s| &*s.what).collect();
-    if causes.is_empty() {
+    let faults: Vec<&str> = all.iter().flat_map(|(_, h)| &h.faults).map(|fault| &*fault.what).collect();
+    let stalled = (!causes.is_empty()).then(|| format!("no progress at {}", causes.join(", ")));
+    let failing = (!faults.is_empty()).then(|| format!("errors at {}", faults.join(", ")));
+    let all: Vec<String> = stalled.into_iter().chain(failing).collect();
+    if all.is_empty() {
         return Ok(());
     }
-    Err(format!("degraded: no progress at {}", causes.join(", ")).into())
+    Err(format!("degraded: {}", all.join("; ")).into())
 }
 
 /// All stages, or the records of one.
