@@ -265,7 +265,7 @@ def test_statistics_are_the_counters_of_the_router(host):
     assert out[(17, 1, 1)] == 2 and loc[(10, 1, 1)] == 2 and loc[(10, 2, 1)] == 0
 
 
-def test_a_slow_station_gets_whole_tables_and_stops_nobody(host):
+def test_a_slow_station_gets_whole_tables_and_stops_nothing(host):
     """A station reads nothing while far more than its queue holds changes: BGP goes on, the session ends with a
     Termination, and the next one has the tables."""
     host.small_sockets()
@@ -365,7 +365,7 @@ router bgp {ASN}
 
 
 def comparable(at):
-    """Attributes that two implementations must agree on: FRR makes its messages anew, as it would send them. So it puts
+    """Attributes that two implementations must agree on: FRR makes its messages again, as it would send them. So it puts
     its own AS before the path of an external neighbour, where no received path has it, and has no LOCAL_PREF there."""
     path = at[2]
     if path[2:6] == ASN.to_bytes(4, "big"):

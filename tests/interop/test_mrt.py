@@ -161,13 +161,13 @@ def test_updates_are_what_neighbours_sent_and_what_frr_records(pair, folder):
     def recorded(paths):
         """Peer → messages, and peer → states."""
         messages, states = {}, {}
-        times = []
+        times = {}
         for path in paths:
             for time, (peer, asn), (local, ours), what in mrt.updates(path):
                 assert (asn, local, ours) == (ASNS[peer], Host.FEED_SIDE, ASN)
-                times.append(time)
+                times.setdefault(peer, []).append(time)
                 (states if isinstance(what, tuple) else messages).setdefault(peer, []).append(what)
-        assert times == sorted(times)
+        assert all(of_peer == sorted(of_peer) for of_peer in times.values())
         return messages, states
     expected_states = {FIRST: [(5, 6)], SECOND: [(5, 6), (6, 1)]}
     wait_for("all are in complete files", lambda: recorded(files(folder, "updates.")) == (sent, expected_states))

@@ -3,8 +3,9 @@
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::Changed;
 use super::request::{
-    AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, PageQuery,
-    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
+    AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
+    PageQuery, PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery,
+    ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};

@@ -189,7 +189,9 @@ impl DownCause {
     /// The cause, with the actions of the FSM.
     pub(super) fn with(self, actions: &[Action]) -> DownCause {
         let notification = |action: &Action| match action {
-            Action::Send(_, message) if super::session::is_notification(message) => Some(message.as_slice().into()),
+            Action::Send(_, message) if super::session::is_notification(message) => {
+                Some(message.as_slice().into())
+            }
             _ => None,
         };
         match (&self, actions.iter().find_map(notification)) {

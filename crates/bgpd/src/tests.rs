@@ -59,7 +59,9 @@ impl Router {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let settings = config.bgp.as_ref().unwrap();
         let builder = BgpBuilder::new(settings, &rings).unwrap();
-        let bgp = builder.start(&config, settings, None, &Taps::default(), Clock::default(), &meters, &stop).unwrap();
+        let bgp = builder
+            .start(&config, settings, None, &Taps::default(), Clock::default(), &meters, &stop)
+            .unwrap();
         Router { bgp: Some(bgp), stop }
     }
 

@@ -97,7 +97,8 @@ impl Dump {
         let (peer, session): (PeerId, u32) = (up.info.id, up.info.session);
         // One reader has the session.
         for reader in &stages.readers {
-            let page = reader.wait(move |reader| reader.monitor_page(peer, session, after, PAGE_ROUTES, token));
+            let page =
+                reader.wait(move |reader| reader.monitor_page(peer, session, after, PAGE_ROUTES, token));
             if let Ok(Some(next)) = page {
                 self.waiting = Some((token, 1));
                 if next.is_some() {

@@ -86,8 +86,15 @@ impl Engine {
                 continue;
             };
             let mut station = former.swap_remove(at);
-            let BmpStation { name: _, address, local_address, views, statistics_interval, retry_interval, queue } =
-                settings;
+            let BmpStation {
+                name: _,
+                address,
+                local_address,
+                views,
+                statistics_interval,
+                retry_interval,
+                queue,
+            } = settings;
             let old = &station.settings;
             let same_session = same_router
                 && (*address, *local_address, *views) == (old.address, old.local_address, old.views);

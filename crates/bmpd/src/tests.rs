@@ -7,12 +7,12 @@ use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgpd::monitor::{DownCause, Received, SessionUp};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, Family, Prefix, V4, V6, for_each_family};
-use ribtide_wire::bgp::{AsPath, NextHop};
 use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, frame, write, write_keepalive};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
 use ribtide_wire::bgp::update::{UpdateContext, parse};
+use ribtide_wire::bgp::{AsPath, NextHop};
 use ribtide_wire::bmp::{Message, PeerHeader, PeerType, Reason, Timestamp, flags, information, read_message};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,17 +86,20 @@ fn routes(bytes: &[u8], path_ids: FamilySet) -> (Vec<PeerHeader>, BTreeMap<Strin
         let message = frame(update, MAX_EXTENDED_LEN).unwrap().unwrap();
         assert_eq!((message.kind, message.total_len), (MessageType::Update, update.len()));
         let update = parse(message.body, &context).unwrap();
-        let med = update.attributes().find(|a| a.code == 4).map_or(0, |a| u32::from_be_bytes(a.value.try_into().unwrap()));
+        let med = update
+            .attributes()
+            .find(|a| a.code == 4)
+            .map_or(0, |a| u32::from_be_bytes(a.value.try_into().unwrap()));
         for_each_family!(F => match path_ids.has(F::AFI) {
             false => {
-                update.withdrawn_nlri::<Prefix<F>>().for_each(|p| drop(table.remove(&p.to_string())));
-                update.announced_nlri::<Prefix<F>>().for_each(|p| drop(table.insert(p.to_string(), med)));
+                update.withdrawn_nlri::<Prefix<F>>().for_each(|p| { _ = table.remove(&p.to_string()); });
+                update.announced_nlri::<Prefix<F>>().for_each(|p| { _ = table.insert(p.to_string(), med); });
             }
             true => {
                 use ribtide_wire::bgp::nlri::PathPrefix;
                 let name = |p: PathPrefix<F>| format!("{} {}", p.prefix, p.path_id);
-                update.withdrawn_nlri::<PathPrefix<F>>().for_each(|p| drop(table.remove(&name(p))));
-                update.announced_nlri::<PathPrefix<F>>().for_each(|p| drop(table.insert(name(p), med)));
+                update.withdrawn_nlri::<PathPrefix<F>>().for_each(|p| { _ = table.remove(&name(p)); });
+                update.announced_nlri::<PathPrefix<F>>().for_each(|p| { _ = table.insert(name(p), med); });
             }
         });
     }
@@ -135,7 +138,8 @@ fn received_updates_pass_as_they_are_and_malformed_ones_as_withdrawals() {
     assert_eq!(*update, sent[..malformed - 19]);
     // A peer without four-octet AS numbers.
     let old = info(false, FamilySet::default());
-    let received = Received { info: old, at, messages: sent[..malformed].to_vec(), withdrawn: vec![], kept: true };
+    let received =
+        Received { info: old, at, messages: sent[..malformed].to_vec(), withdrawn: vec![], kept: true };
     let mut out = Vec::new();
     encode::received(&received, &mut out);
     let [Message::RouteMonitoring(header, _)] = messages(&out)[..] else { panic!("{out:?}") };
@@ -249,7 +253,8 @@ fn sent_messages_have_the_flags_of_the_view() {
 #[test]
 fn sessions_come_and_go_with_their_messages() {
     let mut open = Vec::new();
-    OpenBuilder { asn: 65_002, hold_time: 90, router_id: [10, 0, 0, 2].into(), capabilities: &[] }.write(&mut open);
+    OpenBuilder { asn: 65_002, hold_time: 90, router_id: [10, 0, 0, 2].into(), capabilities: &[] }
+        .write(&mut open);
     let open: Arc<[u8]> = open.into();
     let at = SystemTime::UNIX_EPOCH + Duration::from_micros(7_000_009);
     let local = "192.0.2.1".parse().unwrap();
@@ -257,7 +262,8 @@ fn sessions_come_and_go_with_their_messages() {
     let up = SessionUp { info: plain(), at, local, ports: (179, 40_000), sent, received };
     let mut out = Vec::new();
     encode::peer_up(&up, &mut out);
-    let [Message::PeerUp { peer, local: found, ports, sent, received, information: tlvs }] = messages(&out)[..]
+    let [Message::PeerUp { peer, local: found, ports, sent, received, information: tlvs }] =
+        messages(&out)[..]
     else {
         panic!("{out:?}")
     };

@@ -116,7 +116,8 @@ impl Checker {
             }
             stations.push(station);
         }
-        for (name, text) in [("system-name", &file.system_name), ("system-description", &file.system_description)]
+        for (name, text) in
+            [("system-name", &file.system_name), ("system-description", &file.system_description)]
         {
             if text.as_ref().is_some_and(|text| text.is_empty() || text.len() > 255) {
                 self.problem(key!["bmp", name], "write 1 to 255 bytes (RFC 1213, DisplayString)");
@@ -170,7 +171,10 @@ impl Checker {
         }
         let statistics = statistics_interval.unwrap_or(STATISTICS_INTERVAL);
         if statistics > 86_400 {
-            self.problem(&of("statistics-interval"), "write 0 to 86400 seconds; with 0 there are no statistics");
+            self.problem(
+                &of("statistics-interval"),
+                "write 0 to 86400 seconds; with 0 there are no statistics",
+            );
         }
         let retry = retry_interval.unwrap_or(RETRY_INTERVAL);
         if !(1..=3600).contains(&retry) {
@@ -207,7 +211,8 @@ impl Checker {
         if let (Some(table), Some(updates)) = (&config.table, &config.updates)
             && table.file == updates.file
         {
-            let message = "dumps of the table have this name too, and one file would replace the other; write another";
+            let message =
+                "dumps of the table have this name too, and one file would replace the other; write another";
             self.problem(key!["mrt", "updates", "file"], message);
         }
         config
@@ -226,7 +231,8 @@ impl Checker {
             }
         }
         if let Some(unknown) = conversions.iter().find(|c| !MRT_CONVERSIONS.contains(**c)) {
-            let message = format!("there is no conversion %{unknown}; write %Y, %m, %d, %H, %M, %S, %s or %%");
+            let message =
+                format!("there is no conversion %{unknown}; write %Y, %m, %d, %H, %M, %S, %s or %%");
             self.problem(&of("file"), message);
         }
         if file.file.file_name().is_none() {
@@ -280,8 +286,14 @@ mod tests {
         );
         let [a, b] = parse(&text).unwrap().bmp.unwrap().stations.try_into().unwrap();
         let views = BmpViews { pre_policy: true, post_policy: false, adj_rib_out: false, loc_rib: true };
-        assert_eq!((a.name.as_str(), a.address.to_string().as_str(), a.views), ("a", "192.0.2.1:5000", views));
-        assert_eq!((a.statistics_interval.as_secs(), a.retry_interval.as_secs(), a.queue), (60, 60, 64 << 20));
+        assert_eq!(
+            (a.name.as_str(), a.address.to_string().as_str(), a.views),
+            ("a", "192.0.2.1:5000", views)
+        );
+        assert_eq!(
+            (a.statistics_interval.as_secs(), a.retry_interval.as_secs(), a.queue),
+            (60, 60, 64 << 20)
+        );
         assert_eq!((b.statistics_interval, b.queue), (Duration::ZERO, 1 << 20));
         assert!(b.views.adj_rib_out && b.views.post_policy && !b.views.loc_rib);
         for (text, message) in [

@@ -71,7 +71,9 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => {
+                write!(f, "nothing is reloaded: {e}")
+            }
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => {

@@ -218,8 +218,7 @@ impl Router {
         let bmp = config.bmp.as_ref().map(|_| BmpBuilder::new(&rings)).transpose();
         let bmp = bmp.map_err(StartError::Monitor)?;
         let mrt = config.mrt.as_ref().map(|_| MrtBuilder::new(&rings));
-        let taps =
-            Taps { bmp: bmp.as_ref().map(BmpBuilder::tap), mrt: mrt.as_ref().map(MrtBuilder::tap) };
+        let taps = Taps { bmp: bmp.as_ref().map(BmpBuilder::tap), mrt: mrt.as_ref().map(MrtBuilder::tap) };
         let bgp = match (bgp, &config.bgp) {
             (Some(builder), Some(bgp)) => {
                 Some(builder.start(&config, bgp, inbox.as_ref(), &taps, clock, &meters, &stop)?)

@@ -6,7 +6,7 @@ use super::{Collector, name, updates};
 use crossbeam_channel::Select;
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgpd::Stages;
-use ribtide_bgpd::monitor::{Feed, MonitorIn, SessionNews, SessionUp, Wanted};
+use ribtide_bgpd::monitor::{Feed, MonitorIn, Received, SessionNews, SessionUp, Wanted};
 use ribtide_config::{MrtConfig, MrtFiles};
 use ribtide_runtime::log::target;
 use std::collections::BTreeMap;
@@ -50,6 +50,8 @@ pub struct Engine {
     dump: Option<TableDump>,
     /// The established sessions, by peer.
     sessions: BTreeMap<PeerId, Arc<SessionUp>>,
+    /// News that happened after messages that are not taken yet.
+    held: Option<SessionNews>,
     /// Scratch memory for records.
     records: Vec<u8>,
     totals: Totals,
@@ -118,6 +120,14 @@ pub struct View {
     pub series: Vec<SeriesView>,
 }
 
+/// When a session came or went.
+fn time_of(news: &SessionNews) -> SystemTime {
+    match news {
+        SessionNews::Up(up) => up.at,
+        SessionNews::Down { at, .. } => *at,
+    }
+}
+
 fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -132,6 +142,7 @@ impl Engine {
             updates: None,
             dump: None,
             sessions: BTreeMap::new(),
+            held: None,
             records: Vec::new(),
             totals: Totals::default(),
             lost_logged: 0,
@@ -216,17 +227,7 @@ impl Engine {
             files.finish();
             files.begin(now);
         }
-        let mut more = true;
-        for _ in 0..TAKE {
-            self.take_sessions();
-            let Some(message) = self.feed.data.try_recv() else {
-                more = false;
-                break;
-            };
-            // The session of the message is known then, or was lost.
-            self.take_sessions();
-            self.message(&message);
-        }
+        let more = (0..TAKE).all(|_| self.take());
         if !more && let Some(files) = &mut self.updates {
             files.flush();
         }
@@ -251,27 +252,47 @@ impl Engine {
         }
     }
 
-    fn take_sessions(&mut self) {
-        while let Some(news) = self.feed.sessions.try_recv() {
-            let (up, is_up, at) = match &news {
-                SessionNews::Up(up) => (up, true, up.at),
-                SessionNews::Down { up, at, .. } => (up, false, *at),
-            };
-            match is_up {
-                true => drop(self.sessions.insert(up.info.id, up.clone())),
-                false => drop(self.sessions.remove(&up.info.id)),
+    /// Takes a message, or news of a session, in the order in which they happened. Returns whether there was one.
+    fn take(&mut self) -> bool {
+        // News first: what a session's reader sent before its end is in the queue of messages then.
+        self.held = self.held.take().or_else(|| self.feed.sessions.try_recv());
+        let Some(message) = self.feed.data.try_recv() else {
+            let news = self.held.take();
+            news.iter().for_each(|news| self.news(news));
+            return news.is_some();
+        };
+        // Readers send nothing else to this thread.
+        let MonitorIn::Received(received) = message else { return true };
+        // The session of the message is known then, or its start was lost.
+        while let Some(news) = self.held.take().or_else(|| self.feed.sessions.try_recv()) {
+            if time_of(&news) > received.at {
+                self.held = Some(news);
+                break;
             }
-            if let Some(files) = &mut self.updates {
-                self.records.clear();
-                updates::state(up, is_up, at, &mut self.records);
-                files.write(&self.records, 1);
-            }
+            self.news(&news);
+        }
+        self.message(&received);
+        true
+    }
+
+    fn news(&mut self, news: &SessionNews) {
+        let (up, is_up) = match news {
+            SessionNews::Up(up) => (up, true),
+            SessionNews::Down { up, .. } => (up, false),
+        };
+        match is_up {
+            true => drop(self.sessions.insert(up.info.id, up.clone())),
+            false => drop(self.sessions.remove(&up.info.id)),
+        }
+        if let Some(files) = &mut self.updates {
+            self.records.clear();
+            updates::state(up, is_up, time_of(news), &mut self.records);
+            files.write(&self.records, 1);
         }
     }
 
-    fn message(&mut self, message: &MonitorIn) {
-        // Readers send nothing else to this thread.
-        let (MonitorIn::Received(received), Some(files)) = (message, &mut self.updates) else { return };
+    fn message(&mut self, received: &Received) {
+        let Some(files) = &mut self.updates else { return };
         let info = &received.info;
         let session = self.sessions.get(&info.id).filter(|up| up.info.session == info.session);
         self.records.clear();
@@ -324,11 +345,7 @@ impl Engine {
 
     /// The process stops: the file of updates is completed, and a dump under way removed.
     pub(super) fn end(&mut self) {
-        while let Some(message) = self.feed.data.try_recv() {
-            self.take_sessions();
-            self.message(&message);
-        }
-        self.take_sessions();
+        while self.take() {}
         if let Some(files) = &mut self.updates {
             files.finish();
         }

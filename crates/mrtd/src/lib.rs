@@ -82,7 +82,10 @@ impl MrtBuilder {
         let at_end = stop.clone();
         let thread = thread::spawn("mrt", Ends::AtStop(at_end), move || run(engine, &calls, &stop));
         let thread = thread.map_err(|e| {
-            io::Error::new(e.kind(), format!("the MRT thread cannot start: {e}; raise the limit of processes (ulimit -u)"))
+            io::Error::new(
+                e.kind(),
+                format!("the MRT thread cannot start: {e}; raise the limit of processes (ulimit -u)"),
+            )
         })?;
         Ok(Mrt { handle, thread })
     }

@@ -112,7 +112,12 @@ impl TableDump {
         Ok(self.next.is_some())
     }
 
-    fn page_of<F: Family>(&mut self, logical: u8, from: u32, out: &mut Vec<u8>) -> Result<Option<u32>, NoReply> {
+    fn page_of<F: Family>(
+        &mut self,
+        logical: u8,
+        from: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<u32>, NoReply> {
         let mut routes: Vec<PrefixPaths<F>> = Vec::new();
         let mut next = None;
         {
@@ -162,7 +167,8 @@ impl TableDump {
         // When a path was received is not stored. Its time is that of the dump.
         let plain: Vec<_> =
             all.iter().filter(|e| e.0.is_none()).map(|(_, peer, bytes)| (*peer, *seconds, *bytes)).collect();
-        let with_id = |(path_id, peer, bytes): &(Option<u32>, u16, _)| Some((*peer, *seconds, (*path_id)?, *bytes));
+        let with_id =
+            |(path_id, peer, bytes): &(Option<u32>, u16, _)| Some((*peer, *seconds, (*path_id)?, *bytes));
         let with_ids: Vec<_> = all.iter().filter_map(with_id).collect();
         if !plain.is_empty() {
             mrt::rib(out, *seconds, *sequence, prefix, &plain);

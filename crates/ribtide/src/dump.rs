@@ -62,7 +62,8 @@ fn table(client: &Client, file: &Path) -> Result<MrtPage, String> {
     let mut path = "/v1/mrt/table".to_owned();
     loop {
         let mut page: MrtPage = client.get(&path)?;
-        let records = bytes_of(&page.records).ok_or("the router's reply is no MRT; is it another version?")?;
+        let records =
+            bytes_of(&page.records).ok_or("the router's reply is no MRT; is it another version?")?;
         out.write_all(&records).map_err(failed)?;
         if begin.elapsed() > QUIET {
             let bar = bar.get_or_insert_with(progress);

@@ -14,7 +14,9 @@ use crate::station::{self, Accepted};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, PageViews, Part, PathView, RouteView, Split, Standing};
+use ribtide_bgp::shard::{
+    Cut, FamilyCounts, HashSeed, PageViews, Part, PathView, RouteView, Split, Standing,
+};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +210,8 @@ impl<'w> Run<'w> {
         };
         let found = rows(&self.egress.station.accepted);
         assert_eq!(found, rows(&expected), "the station's Adj-RIBs-In");
-        let paths = self.oracle.paths().iter().flat_map(|(prefix, paths)| paths.iter().map(|path| (*prefix, path)));
+        let paths =
+            self.oracle.paths().iter().flat_map(|(prefix, paths)| paths.iter().map(|path| (*prefix, path)));
         let of_sessions = paths.filter(|(prefix, path)| {
             let stale = self.oracle.stale().contains(&(*prefix, path.peer, path.path_id));
             !stale && !self.is_local(path.peer)

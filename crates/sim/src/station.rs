@@ -6,7 +6,9 @@ use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::message::{BestBatch, NONE, UpdateBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::MonitorPage;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, PerFamily, for_each_family};
+use ribtide_prefix::{
+    Afi, AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, PerFamily, for_each_family,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Routes after import policy: peer, prefix and path identifier.

@@ -13,7 +13,8 @@ const PAGE: usize = 256 * 1024;
 
 /// The stations.
 pub(crate) fn bmp(router: &RouterState) -> Result<Bmp, Refusal> {
-    let none = || Refusal::Missing("this router has no BMP; a [bmp] table in its configuration makes it".into());
+    let none =
+        || Refusal::Missing("this router has no BMP; a [bmp] table in its configuration makes it".into());
     let bmp = router.bmp.as_ref().ok_or_else(none)?;
     let stations = bmp.handle.call(|engine| engine.view())?;
     Ok(Bmp { stations: stations.iter().map(station).collect() })
@@ -53,8 +54,11 @@ fn station(view: &StationView) -> BmpStation {
 
 /// The files.
 pub(crate) fn mrt(router: &RouterState) -> Result<Mrt, Refusal> {
-    let none =
-        || Refusal::Missing("this router writes no MRT files; an [mrt] table in its configuration makes it".into());
+    let none = || {
+        Refusal::Missing(
+            "this router writes no MRT files; an [mrt] table in its configuration makes it".into(),
+        )
+    };
     let mrt = router.mrt.as_ref().ok_or_else(none)?;
     let view = mrt.handle.call(|engine| engine.view())?;
     Ok(Mrt { series: view.series.iter().map(series).collect() })

@@ -17,8 +17,7 @@ use registry::*;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
-    HealthState,
-    Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
+    Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
 /// The media type.

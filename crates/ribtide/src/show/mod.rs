@@ -4,11 +4,11 @@ pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod fib;
+mod monitoring;
 mod nexthop;
 mod performance;
 mod printer;
 mod route;
-mod monitoring;
 mod rpki;
 mod threads;
 

@@ -46,8 +46,16 @@ pub(super) fn files(mrt: &Mrt) -> String {
     if mrt.series.is_empty() {
         return "No MRT file is configured.\n".into();
     }
-    let mut table =
-        Table::new(&["Series", "State", ">Files", ">Records", ">Bytes", ">Dropped", ">Failures", "Last file"]);
+    let mut table = Table::new(&[
+        "Series",
+        "State",
+        ">Files",
+        ">Records",
+        ">Bytes",
+        ">Dropped",
+        ">Failures",
+        "Last file",
+    ]);
     for s in &mrt.series {
         let state = match (&s.error, s.writing) {
             (Some(_), _) => "failing",

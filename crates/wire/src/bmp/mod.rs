@@ -113,7 +113,9 @@ pub enum PeerType {
 
 impl PeerType {
     fn from_u8(value: u8) -> Option<PeerType> {
-        [PeerType::Global, PeerType::Distinguished, PeerType::Local, PeerType::LocRib].get(usize::from(value)).copied()
+        [PeerType::Global, PeerType::Distinguished, PeerType::Local, PeerType::LocRib]
+            .get(usize::from(value))
+            .copied()
     }
 }
 

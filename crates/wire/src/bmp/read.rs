@@ -1,7 +1,8 @@
 //! Reads BMP messages in place.
 
 use super::{
-    HEADER_LEN, MAX_LEN, PEER_HEADER_LEN, PeerHeader, PeerType, Reason, Statistic, Timestamp, VERSION, flags, kind,
+    HEADER_LEN, MAX_LEN, PEER_HEADER_LEN, PeerHeader, PeerType, Reason, Statistic, Timestamp, VERSION, flags,
+    kind,
 };
 use crate::bgp::message::{MAX_EXTENDED_LEN, frame};
 use std::fmt;
@@ -101,7 +102,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Version(version) => write!(f, "the version is {version}, and only {VERSION} is known"),
-            Error::Length(len) => write!(f, "a message of {len} bytes is not {HEADER_LEN} to {MAX_LEN} bytes long"),
+            Error::Length(len) => {
+                write!(f, "a message of {len} bytes is not {HEADER_LEN} to {MAX_LEN} bytes long")
+            }
             Error::Short(field) => write!(f, "the message ends inside its {field}"),
             Error::PeerType(kind) => write!(f, "there is no peer type {kind}"),
             Error::Reason(reason) => write!(f, "there is no Peer Down reason {reason}"),
@@ -185,7 +188,8 @@ fn split_open(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn read_peer(body: &[u8]) -> Result<(PeerHeader, &[u8]), Error> {
-    let (header, rest) = body.split_first_chunk::<PEER_HEADER_LEN>().ok_or(Error::Short("per-peer header"))?;
+    let (header, rest) =
+        body.split_first_chunk::<PEER_HEADER_LEN>().ok_or(Error::Short("per-peer header"))?;
     let mut fields = header.as_slice();
     let short = Error::Short("per-peer header");
     let [kind, flags] = take(&mut fields).ok_or(short)?;

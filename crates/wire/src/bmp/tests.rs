@@ -29,7 +29,11 @@ fn only(bytes: &[u8]) -> Message<'_> {
 #[test]
 fn route_monitoring_has_the_layout_of_the_rfc() {
     let mut bytes = Vec::new();
-    build::route_monitoring(&mut bytes, &PeerHeader { flags: flags::POST_POLICY, ..peer("192.0.2.1") }, b"update");
+    build::route_monitoring(
+        &mut bytes,
+        &PeerHeader { flags: flags::POST_POLICY, ..peer("192.0.2.1") },
+        b"update",
+    );
     let expected: Vec<u8> = [
         &[3, 0, 0, 0, 54, 0][..],
         &[0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -76,7 +80,8 @@ fn a_peer_goes_up_and_down_with_its_messages() {
 
 #[test]
 fn a_loc_rib_has_no_address_and_no_family_flag() {
-    let header = PeerHeader { kind: PeerType::LocRib, address: "0.0.0.0".parse().unwrap(), ..peer("192.0.2.1") };
+    let header =
+        PeerHeader { kind: PeerType::LocRib, address: "0.0.0.0".parse().unwrap(), ..peer("192.0.2.1") };
     let mut bytes = Vec::new();
     build::route_monitoring(&mut bytes, &header, b"");
     assert_eq!(only(&bytes), Message::RouteMonitoring(header, b""));
