@@ -185,6 +185,12 @@ impl Boot {
             };
             return Err(format!("syncd {what}: {}; look at syncd's log", reply.status.name()));
         }
+        if step == Step::Defaults && !reply.values.iter().any(|v| matches!(v, Attr::SwitchPortNumber(_))) {
+            return Err(format!(
+                "syncd did not say how many ports the switch has: its reply has no {}",
+                Attr::SwitchPortNumber(0).name()
+            ));
+        }
         for value in &reply.values {
             match value {
                 Attr::SwitchDefaultVirtualRouter(oid) => self.virtual_router = *oid,
@@ -206,6 +212,8 @@ impl Boot {
             Step::InitView => Step::Switch,
             Step::Switch => Step::Defaults,
             Step::Defaults => Step::Groups,
+            // SONiC's syncd does not survive a query of a list without room.
+            Step::Groups if self.port_count == 0 => Step::Routes,
             Step::Groups => Step::PortList,
             Step::PortList => Step::PortLanes,
             Step::PortLanes => Step::Routes,
@@ -241,14 +249,59 @@ mod tests {
     use super::*;
     use crate::sai::Status;
 
-    fn answered(boot: &mut Boot, bulker: &mut Bulker, status: Status) -> Result<(), String> {
+    /// A chip with one port, whose replies have `status`; the names of all attributes that it was asked for.
+    fn answered(boot: &mut Boot, bulker: &mut Bulker, status: Status) -> Result<Vec<String>, String> {
+        answered_with(
+            boot,
+            bulker,
+            status,
+            &[Attr::SwitchPortNumber(1), Attr::SwitchPortList(Box::new([Oid(2)]))],
+        )
+    }
+
+    fn answered_with(
+        boot: &mut Boot,
+        bulker: &mut Bulker,
+        status: Status,
+        values: &[Attr],
+    ) -> Result<Vec<String>, String> {
+        let mut asked = vec![];
         while boot.next(bulker) {
             while let Some(request) = bulker.next(1) {
                 bulker.replied(request.id);
-                boot.reply(&SaiReply::one(request.id, status))?;
+                let mut reply = SaiReply::one(request.id, status);
+                if let SaiCall::Get { attrs, .. } = &request.call {
+                    asked.extend(attrs.iter().map(|attr| attr.name().to_owned()));
+                    let is_asked = |value: &&Attr| attrs.iter().any(|attr| attr.same_kind(value));
+                    reply.values = values.iter().filter(is_asked).cloned().collect();
+                }
+                boot.reply(&reply)?;
             }
         }
-        Ok(())
+        Ok(asked)
+    }
+
+    #[test]
+    fn boot_asks_for_the_ports_by_the_name_of_sais_metadata() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        let asked = answered(&mut boot, &mut bulker, Status::Success).unwrap();
+        assert!(asked.iter().any(|name| name == "SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS"), "{asked:?}");
+        assert!(asked.iter().any(|name| name == "SAI_SWITCH_ATTR_PORT_LIST"), "{asked:?}");
+    }
+
+    #[test]
+    fn boot_without_a_count_of_ports_is_an_error() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        let why = answered_with(&mut boot, &mut bulker, Status::Success, &[]).unwrap_err();
+        assert!(why.contains("SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS"), "{why}");
+    }
+
+    #[test]
+    fn boot_of_a_switch_without_ports_asks_for_no_list() {
+        let (mut boot, mut bulker) = (Boot::new(Mac::default()), Bulker::default());
+        let asked =
+            answered_with(&mut boot, &mut bulker, Status::Success, &[Attr::SwitchPortNumber(0)]).unwrap();
+        assert!(boot.done() && !asked.iter().any(|name| name == "SAI_SWITCH_ATTR_PORT_LIST"), "{asked:?}");
     }
 
     #[test]

@@ -136,7 +136,7 @@ value_enums! {
 }
 
 macro_rules! attributes {
-    ($($(#[$doc:meta])* $variant:ident($type:ty) = $name:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident($type:ty) = $name:literal $(or $alias:literal)?;)*) => {
         /// An attribute with its value.
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Attr {
@@ -163,11 +163,12 @@ macro_rules! attributes {
                 }
             }
 
-            /// Parses the text of a value; `None` if it is not a value of this attribute. An
-            /// unknown name gives [`Attr::Other`].
+            /// Parses the text of a value; `None` if it is not a value of this attribute. SAI's
+            /// header has aliases of some names, which are read and never written. An unknown name
+            /// gives [`Attr::Other`].
             pub fn read(name: &str, value: &str) -> Option<Attr> {
                 match name {
-                    $($name => Value::read(value).map(Attr::$variant),)*
+                    $($name $(| $alias)? => Value::read(value).map(Attr::$variant),)*
                     _ => Some(Attr::Other(Box::new((name.into(), value.into())))),
                 }
             }
@@ -184,8 +185,8 @@ attributes! {
     SwitchDefaultVirtualRouter(Oid) = "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID";
     /// The CPU port.
     SwitchCpuPort(Oid) = "SAI_SWITCH_ATTR_CPU_PORT";
-    /// The number of ports.
-    SwitchPortNumber(u32) = "SAI_SWITCH_ATTR_PORT_NUMBER";
+    /// The number of ports. SAI's metadata, from which sairedis takes the names, has no alias.
+    SwitchPortNumber(u32) = "SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS" or "SAI_SWITCH_ATTR_PORT_NUMBER";
     /// The ports. A query has as many null ids as its buffer has room.
     SwitchPortList(Box<[Oid]>) = "SAI_SWITCH_ATTR_PORT_LIST";
     /// The maximum number of next-hop groups.
@@ -348,6 +349,12 @@ mod tests {
     #[test]
     fn an_attribute_is_small() {
         assert!(size_of::<Attr>() <= 24, "{}", size_of::<Attr>());
+    }
+
+    #[test]
+    fn an_alias_is_read_and_the_name_written() {
+        let attr = Attr::read("SAI_SWITCH_ATTR_PORT_NUMBER", "32").unwrap();
+        assert_eq!(attr.to_string(), "SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS=32");
     }
 
     #[test]

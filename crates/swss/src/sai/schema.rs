@@ -343,7 +343,7 @@ mod tests {
                 ObjectType::Switch,
                 Item::new(SWITCH, [Attr::SwitchPortNumber(3)]),
                 Status::InvalidParameter,
-                "is given, which is read only, SAI_SWITCH_ATTR_PORT_NUMBER",
+                "is given, which is read only, SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS",
             ),
         ];
         for (verb, object, item, status, why) in cases {
