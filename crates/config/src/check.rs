@@ -16,6 +16,7 @@ use super::process::ProcessConfig;
 use super::rpki::RpkiConfig;
 use super::session::{is_multihop, missing_policies};
 use super::statics::{Place, StaticRoute};
+use super::tcp_ao::{Secret, TcpAoConfig};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
 use ribtide_bgp::ingest::Martians;
@@ -183,7 +184,9 @@ pub struct NeighborSettings {
     /// Refuse it if it sends no role.
     pub role_strict: bool,
     /// TCP-MD5 key (RFC 2385).
-    pub password: Option<String>,
+    pub password: Option<Secret>,
+    /// TCP-AO keys (RFC 5925); never together with `password`.
+    pub tcp_ao: Option<Arc<TcpAoConfig>>,
     /// Watch the neighbour with BFD.
     pub bfd: Option<BfdSettings>,
     /// The session ends with the interface to the neighbour, where it is external and single-hop.
@@ -251,6 +254,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         martians: Arc::new(Martians::default_list()),
         our_confederation: None,
         validates: file.rpki.is_some(),
+        folder: folder.into(),
         files: Vec::new(),
     };
     let config = c.config(file, folder);
@@ -271,6 +275,8 @@ pub(super) struct Checker {
     pub(super) our_confederation: Option<ConfederationConfig>,
     /// Whether there is an `[rpki]` table.
     pub(super) validates: bool,
+    /// The folder from which paths of other files begin.
+    pub(super) folder: PathBuf,
     /// Files that the configuration names.
     pub(super) files: Vec<PathBuf>,
 }
@@ -504,6 +510,7 @@ impl Checker {
         for (name, group) in &file.group {
             self.group(&mut bgp, name, group, router, bfd);
         }
+        self.overlapping_keys(&bgp);
         bgp
     }
 
@@ -647,10 +654,7 @@ impl Checker {
                 "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
             );
         }
-        let (password, at) = both.pick("password", |n| &n.password, |g| &g.password);
-        if password.is_some_and(|p| p.is_empty() || p.len() > 80) {
-            self.problem(&at.key(), "a TCP-MD5 password has 1 to 80 bytes");
-        }
+        let (password, tcp_ao) = self.session_keys(&both);
         let (families, at) = both.pick("families", |n| &n.families, |g| &g.families);
         let families = match families.map(Vec::as_slice) {
             None => FamilySet { ipv4: true, ipv6: true },
@@ -751,7 +755,8 @@ impl Checker {
             ttl_security,
             role,
             role_strict,
-            password: password.cloned(),
+            password,
+            tcp_ao,
             bfd,
             fast_external_fallover,
         }

@@ -10,6 +10,7 @@ use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
+use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 pub(super) use monitoring::{Bmp, BmpStation, BmpView, Compression, Mrt, MrtFiles};
@@ -264,8 +265,11 @@ macro_rules! with_peer_settings {
             /// With `role`: refuse a neighbour that sends no role.
             #[schemars(extend("default" = false), extend("x-see" = "#roles-and-route-leaks"))]
             pub(super) role_strict: Option<bool>,
-            /// TCP-MD5 key (RFC 2385).
+            /// TCP-MD5 key (RFC 2385). Not together with `tcp-ao`; a neighbour's own setting of the two wins.
             pub(super) password: Option<String>,
+            /// TCP-AO keys (RFC 5925) of the session. It needs Linux 6.7 with CONFIG_TCP_AO.
+            #[schemars(extend("x-default" = "none"), extend("x-see" = "#tcp-ao"))]
+            pub(super) tcp_ao: Option<TcpAoTable>,
             /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
             #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
             pub(super) bfd: Option<Bfd>,
@@ -720,11 +724,12 @@ pub(super) struct Policy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PrefixSet {
-    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` what is inside it of
-    /// these lengths.
+    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` or `"10.0.0.0/8 ge 16 le 24"`
+    /// what is inside it of these lengths.
     pub(super) prefixes: Option<Vec<String>>,
-    /// A file of more prefixes, one a line, `#` begins a comment; its path is taken from the configuration's folder.
-    /// A million take well under a second to load.
+    /// A file of more prefixes, one a line as in `prefixes`, `#` begins a comment; or JSON of `bgpq4 -j`. Its path is taken
+    /// from the configuration's folder. A million take well under a second to load.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
     pub(super) file: Option<PathBuf>,
 }
 
@@ -750,6 +755,10 @@ pub(super) struct AsPathSet {
     /// The path ends with one of these ASes (`65001`, `"64512-65534"`).
     #[serde(default)]
     pub(super) origin: Vec<Amount>,
+    /// A file of more ASes for `origin`: numbers, with or without `AS`, and `#` begins a comment; or JSON of `bgpq4 -tj`. Its
+    /// path is taken from the configuration's folder.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
+    pub(super) origin_file: Option<PathBuf>,
     /// The path begins with one of these ASes.
     #[serde(default)]
     pub(super) neighbor: Vec<Amount>,

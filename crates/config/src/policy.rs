@@ -3,11 +3,11 @@
 use super::FibPolicy;
 use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
-use super::file;
+use super::{file, list_file};
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
-    Named, NumberSet, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources,
-    Statement, Then, ValidityCondition,
+    Named, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources, Statement,
+    Then, ValidityCondition,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rpki::Validity;
@@ -55,15 +55,20 @@ impl Checker {
         }
         for (name, set) in &file.as_path_set {
             let at = key!["policy", "as-path-set", name.as_str()];
+            let mut origin = self.amounts(&under(at, "origin"), &set.origin);
+            origin.extend(self.origin_file(at, set.origin_file.as_deref(), folder));
             let read = AsPathSet {
-                origin: self.amounts(&under(at, "origin"), &set.origin),
-                neighbor: self.amounts(&under(at, "neighbor"), &set.neighbor),
-                contains: self.amounts(&under(at, "contains"), &set.contains),
+                origin: origin.into_iter().collect(),
+                neighbor: self.amounts(&under(at, "neighbor"), &set.neighbor).into_iter().collect(),
+                contains: self.amounts(&under(at, "contains"), &set.contains).into_iter().collect(),
                 regex: self.each(&under(at, "regex"), &set.regex),
             };
             let empty = [&set.origin, &set.neighbor, &set.contains].iter().all(|list| list.is_empty());
-            if empty && set.regex.is_empty() {
-                self.problem(at, "this set holds no path; write origin, neighbor, contains or regex");
+            if empty && set.regex.is_empty() && set.origin_file.is_none() {
+                self.problem(
+                    at,
+                    "this set holds no path; write origin, origin-file, neighbor, contains or regex",
+                );
             }
             self.policies.as_path_sets.insert(name.clone(), Named::new(name, read));
         }
@@ -205,13 +210,21 @@ impl Checker {
             self.each(&under(at, "prefixes"), set.prefixes.as_deref().unwrap_or_default());
         if let Some(path) = &set.file {
             let path = folder.join(path);
-            match read_prefixes(&path) {
+            match list_file::prefixes(&path) {
                 Ok(read) => ranges.extend(read),
                 Err(message) => self.problem(&under(at, "file"), message),
             }
             self.files.push(path);
         }
         PrefixSet::new(ranges)
+    }
+
+    /// The ASes in the file of an AS path set.
+    fn origin_file(&mut self, at: &[Step], file: Option<&Path>, folder: &Path) -> Vec<Numbers> {
+        let Some(path) = file.map(|file| folder.join(file)) else { return Vec::new() };
+        let read = self.or_problem(&under(at, "origin-file"), list_file::asns(&path));
+        self.files.push(path);
+        read.unwrap_or_default()
     }
 
     fn statement(&mut self, at: &[Step], file: &file::Statement, local_asn: u32) -> Statement {
@@ -413,7 +426,7 @@ impl Checker {
         texts.iter().enumerate().filter_map(read).collect()
     }
 
-    fn amounts(&mut self, at: &[Step], amounts: &[file::Amount]) -> NumberSet {
+    fn amounts(&mut self, at: &[Step], amounts: &[file::Amount]) -> Vec<Numbers> {
         let read = |(i, amount)| self.amount(&[at, key![i]].concat(), amount);
         amounts.iter().enumerate().filter_map(read).collect()
     }
@@ -455,38 +468,6 @@ fn find<T: Clone>(known: &BTreeMap<String, T>, name: &str, kind: &str, write: &s
         Some(meant) => format!("there is no {kind} \"{name}\"; did you mean \"{meant}\"?"),
         None => format!("there is no {kind} \"{name}\"; define it with {write}"),
     })
-}
-
-/// One range of prefixes a line; what follows # is a comment.
-fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
-    /// Wrong lines that are told one by one.
-    const REPORTED_LINES_MAX: usize = 3;
-    let show = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
-    let mut ranges = Vec::new();
-    let mut wrong = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.split_once('#').map_or(line, |(before, _)| before).trim();
-        if !line.is_empty() {
-            match line.parse() {
-                Ok(range) => ranges.push(range),
-                Err(message) => wrong.push((i + 1, message)),
-            }
-        }
-    }
-    let mut problems: Vec<String> = wrong
-        .iter()
-        .take(REPORTED_LINES_MAX)
-        .map(|(line, message)| format!("{show}:{line}: {message}"))
-        .collect();
-    match wrong.len() {
-        0 => return Ok(ranges),
-        many if many > REPORTED_LINES_MAX => {
-            problems.push(format!("and {} more wrong lines", many - REPORTED_LINES_MAX))
-        }
-        _ => {}
-    }
-    Err(problems.join("; "))
 }
 
 fn afi(name: file::FamilyName) -> Afi {

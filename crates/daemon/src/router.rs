@@ -6,6 +6,7 @@ pub use ribtide_api::ListenError;
 use ribtide_api::{Api, RouterState, SocketFile, answers};
 use ribtide_bfdd as bfd;
 use ribtide_bgpd::monitor::Taps;
+pub use ribtide_bgpd::session::tcp_ao::check_kernel;
 use ribtide_bgpd::{BgpBuilder, initial_routes, set_vrps};
 use ribtide_bmpd::{self as bmpd, BmpBuilder};
 use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};

@@ -276,6 +276,10 @@ impl Session {
 
     /// Checks the version of a PDU, and handles it.
     fn handle(&mut self, frame: &Frame<'_>, now: Duration, effects: &mut Vec<Effect>) -> Result<(), Fault> {
+        // A cache may send these before it knows our version, and in any version (RFC 8210 section 7).
+        if !self.negotiated && frame.is_serial_notify() {
+            return Ok(());
+        }
         let pdu = match frame.version {
             // Its format is unknown, except for what the sender says about versions.
             version if version > VERSION && !frame.is_error_report() => {
@@ -289,10 +293,6 @@ impl Session {
             return Ok(());
         }
         if !self.negotiated {
-            // A cache may send these before it knows our version (RFC 8210 section 7).
-            if matches!(pdu, Pdu::SerialNotify { .. }) {
-                return Ok(());
-            }
             if frame.version > self.version {
                 let text = format!("version {} in answer to version {}", frame.version, self.version);
                 return Err(Fault::new(ErrorCode::UNEXPECTED_VERSION, text));
@@ -314,7 +314,8 @@ impl Session {
                 self.changes = Changes::default();
                 self.state = State::Receiving { since: now, reset, session };
             }
-            (State::Querying { .. }, Pdu::CacheReset) => {
+            // In answer to a Reset Query it would have no end.
+            (State::Querying { reset: false, .. }, Pdu::CacheReset) => {
                 self.id = None;
                 self.query(now, effects);
             }
@@ -420,6 +421,8 @@ impl Session {
         };
         match code {
             ErrorCode::NO_DATA_AVAILABLE => {
+                // Reset Queries follow, after a Serial Query too (RFC 8210 section 8.4).
+                self.id = None;
                 self.last_error = Some(why);
                 self.changes = Changes::default();
                 self.state = State::Idle { until: now + seconds(self.intervals().retry) };

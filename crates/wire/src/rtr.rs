@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-/// The TCP port of a cache without transport security (RFC 8210 section 13).
+/// The TCP port of a cache without transport security (RFC 8210 section 9).
 pub const PORT: u16 = 323;
 /// The highest version here.
 pub const VERSION: u8 = 1;
@@ -284,6 +284,11 @@ impl<'a> Frame<'a> {
     /// Whether it is an Error Report, to which no Error Report replies.
     pub fn is_error_report(&self) -> bool {
         self.kind == kind::ERROR_REPORT
+    }
+
+    /// Whether it is a Serial Notify, which has one format in every version.
+    pub fn is_serial_notify(&self) -> bool {
+        self.kind == kind::SERIAL_NOTIFY
     }
 
     fn prefix(&self) -> Option<Result<Pdu<'a>, Fault>> {

@@ -25,6 +25,7 @@ mod peer;
 mod reconfiguration;
 mod refused;
 mod socket;
+pub mod tcp_ao;
 mod ttl;
 mod view;
 mod write_queue;
@@ -138,6 +139,7 @@ pub(super) struct Setup<'a> {
 impl SessionsBuilder {
     /// Listens, and makes the rings.
     pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
+        tcp_ao::check_kernel(bgp).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
@@ -158,7 +160,7 @@ impl SessionsBuilder {
                 let message = format!("BGP cannot listen on {address}: {error}; {cure}");
                 io::Error::new(error.kind(), message)
             })?;
-            keys::change(std::slice::from_ref(&listener), &Keys::new(), &keys::of(bgp))?;
+            keys::change(std::slice::from_ref(&listener), &Keys::default(), &keys::of(bgp))?;
             let token = Token(LISTENERS + listeners.len());
             poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
             listeners.push(listener);
@@ -594,7 +596,10 @@ impl Sessions {
         // with them, the kernel would discard the packets by which such a peer closes the connection.
         let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
         let options = || socket::set_options(&stream, &peer.settings, peer.kind.is_external()).err();
-        let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why)).or_else(|| {
+        let not_signed = || tcp_ao::accepted(&stream, peer.settings.tcp_ao.as_ref()?).err();
+        let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why));
+        let refused = refused.or_else(|| Some((ConnectionRefusal::NotSigned, not_signed()?)));
+        let refused = refused.or_else(|| {
             Some((
                 ConnectionRefusal::SocketOptions,
                 format!("its connection cannot have the options: {}", options()?),

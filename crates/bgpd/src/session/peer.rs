@@ -127,6 +127,11 @@ impl Peer {
         self.slot(side).as_mut()
     }
 
+    /// All connections.
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.ours.iter().chain(&self.theirs)
+    }
+
     pub(super) fn has_connections(&self) -> bool {
         self.ours.is_some() || self.theirs.is_some()
     }

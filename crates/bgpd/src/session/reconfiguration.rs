@@ -1,10 +1,12 @@
 //! Reload of the neighbours, while other sessions continue.
 
-use super::{Sessions, keys};
+use super::peer::Peer;
+use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::PeerId;
-use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings};
+use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings, TcpAoConfig};
+use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
@@ -67,6 +69,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         role,
         role_strict,
         password,
+        tcp_ao,
         bfd,
         fast_external_fallover,
         enforce_first_as,
@@ -94,6 +97,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *role_strict == old.role_strict
         && *add_path_receive == old.add_path_receive
         && *password == old.password
+        && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
         && graceful_restart.helper == old.graceful_restart.helper;
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
@@ -117,6 +121,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *fast_external_fallover != old.fast_external_fallover
         || *max_prefixes != old.max_prefixes
         || *graceful_restart != old.graceful_restart
+        || *tcp_ao != old.tcp_ao
     {
         Difference::Soft { import, export }
     } else {
@@ -124,12 +129,21 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     }
 }
 
+/// Whether a connection with the TCP-AO keys `old` can have `new`: one without keys never gets any, and the other way round.
+fn keeps_keys(old: Option<&TcpAoConfig>, new: Option<&TcpAoConfig>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => old.is_live_change(new),
+        (old, new) => old.is_none() && new.is_none(),
+    }
+}
+
 impl Sessions {
     /// Applies other neighbours and ranges.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses a password; nothing has changed.
+    /// A sentence when the kernel refuses a key; nothing has changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
+        tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
         keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
@@ -176,6 +190,10 @@ impl Sessions {
         // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
         if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable && !kept {
+            takes = Difference::Session;
+        }
+        let rolled = takes == Difference::Session || Self::roll_keys(peer, &settings);
+        if !rolled {
             takes = Difference::Session;
         }
         let shuts_down = settings.shutdown.clone().filter(|_| peer.settings.shutdown.is_none());
@@ -228,6 +246,22 @@ impl Sessions {
         } else if renamed || takes != Difference::None {
             changed.refreshed.push(address);
         }
+    }
+
+    /// Gives the connections of a neighbour the TCP-AO keys of its new settings. `false`: one cannot have them, and must end.
+    fn roll_keys(peer: &Peer, new: &NeighborSettings) -> bool {
+        let (Some(old), Some(ao)) = (&peer.settings.tcp_ao, &new.tcp_ao) else { return true };
+        if old == ao {
+            return true;
+        }
+        let outcome = peer
+            .connections()
+            .try_for_each(|connection| tcp_ao::roll(&connection.stream, peer.address, old, ao));
+        if let Err(error) = &outcome {
+            let neighbor = peer.address;
+            tracing::warn!(target: target::BGP_SESSION, %neighbor, %error, "the session ends: its TCP-AO keys cannot be replaced");
+        }
+        outcome.is_ok()
     }
 
     /// Sends the new import settings of an established session to its reader, and then requests a

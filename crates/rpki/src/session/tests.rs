@@ -171,6 +171,25 @@ fn no_data_available_waits_for_the_retry_interval() {
     assert_eq!(session.state(), State::Idle { until: at(601) });
     assert_eq!(session.last_error(), Some("the cache reports: No Data Available (starting)"));
     assert_eq!(session.tick(at(601)), [sent(1, Pdu::ResetQuery)]);
+
+    // After a Serial Query too, and the records stay until the answer (section 8.4).
+    let mut session = synchronized();
+    assert_eq!(session.tick(at(100)), [sent(1, Pdu::SerialQuery { session: 7, serial: 1 })]);
+    assert_eq!(session.received(&bytes(1, &[report]), at(101)), []);
+    assert_eq!(session.tick(at(151)), [sent(1, Pdu::ResetQuery)]);
+    assert_eq!(counts(session.records()), (1, 1));
+    let answer = [Pdu::CacheResponse { session: 9 }, record(true, "10.0.0.0/8", 1), end(9, 5)];
+    assert_eq!(session.received(&bytes(1, &answer), at(152)), [Effect::Changed]);
+    assert_eq!((counts(session.records()), session.id()), ((1, 0), Some((9, 5))));
+}
+
+/// A Cache Reset answers a Serial Query (section 5.9). A cache that has nothing else to say gets no second Reset Query.
+#[test]
+fn a_cache_reset_of_a_reset_query_ends_the_session() {
+    let mut session = connected(1);
+    let effects = session.received(&bytes(1, &[Pdu::CacheReset]), at(1));
+    assert_eq!(reports(&effects), [0]);
+    assert_eq!(effects.last(), Some(&Effect::Close));
 }
 
 /// Section 7: an older cache reports an error and closes, or answers in its version.
@@ -187,7 +206,10 @@ fn versions_are_negotiated_downwards() {
 
     let mut session = connected(1);
     let notify = Pdu::SerialNotify { session: 3, serial: 3 };
-    assert_eq!(session.received(&bytes(0, &[notify]), at(1)), [], "not before the answer");
+    // Section 7: whatever version they have.
+    for version in [0, 1, 2, 255] {
+        assert_eq!(session.received(&bytes(version, &[notify]), at(1)), [], "not before the answer");
+    }
     let answer = [Pdu::CacheResponse { session: 7 }, record(true, "10.0.0.0/8", 1), end(7, 1)];
     assert_eq!(session.received(&bytes(0, &answer), at(1)), [Effect::Changed]);
     assert_eq!((session.version(), session.intervals()), (Some(0), Intervals::default()));
