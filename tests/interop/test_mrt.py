@@ -201,9 +201,9 @@ def test_a_full_disk_stops_nothing_and_is_reported(host, folder):
             health = json.loads(router.call("GET", "/v1/health"))
             return health["state"] == "degraded" and health["faults"][0]
         found = wait_for("it is reported", fault)
-        assert found["what"] == "MRT files of updates" and "No space left on device" in found["error"]
+        assert found["what"] == "MRT files of updates" and "No space left on device" in found["why"]
         done = subprocess.run([binary(), "show", "health", "--socket", router.socket], capture_output=True, text=True)
-        assert done.returncode != 0 and "errors at MRT files of updates" in done.stderr and "No space left" in done.stdout
+        assert done.returncode != 0 and "data is missing of MRT files of updates" in done.stderr and "No space left" in done.stdout
         assert 'ribtide_mrt_failing{series="updates"} 1' in router.call("GET", "/metrics")
         assert router.process.logged("an MRT file could not be written")
         for path in small.iterdir():

@@ -128,6 +128,7 @@ const GRAPH: &[Row] = &[
     row(
         "daemon",
         &[
+            "prefix",
             "rib",
             "runtime",
             "model",
@@ -142,7 +143,7 @@ const GRAPH: &[Row] = &[
             "mrtd",
             "api",
         ],
-        &["prefix", "wire", "policy", "bgp"],
+        &["wire", "policy", "bgp"],
     ),
     row("bench", &["prefix", "wire", "rib", "runtime", "text"], &["bgp", "policy"]),
     row(

@@ -56,7 +56,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{Sessions, SessionsBuilder};
+use session::{Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -75,6 +75,7 @@ pub struct BgpBuilder {
     shards: Vec<ShardBuilder>,
     workers: Vec<WorkerBuilder>,
     rings: Rings,
+    restarted: Option<Restarted>,
 }
 
 /// The handles of running BGP.
@@ -122,6 +123,20 @@ impl Bgp {
     }
 }
 
+/// How shards select best paths.
+pub fn decision_options(bgp: &BgpConfig) -> DecisionOptions {
+    DecisionOptions {
+        always_compare_med: bgp.always_compare_med,
+        deterministic_med: bgp.deterministic_med,
+        prefer_oldest: bgp.prefer_oldest,
+        med_missing_as_worst: bgp.med_missing_as_worst,
+        maximum_paths: bgp.multipath,
+        multipath_relax: bgp.multipath_relax,
+        link_bandwidth: bgp.link_bandwidth,
+        backup_path: bgp.backup_path,
+    }
+}
+
 /// Hands another table of validated ROA payloads to readers. `changed`: the prefixes whose payloads differ from the table
 /// before. Waits only for room in a reader's queue of calls; a stopped reader is ignored.
 pub fn set_vrps(readers: &[StageHandle<Reader>], vrps: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
@@ -160,7 +175,15 @@ impl BgpBuilder {
         let workers = (0..placement.stages(bgp.update_threads))
             .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
             .collect();
-        Ok(BgpBuilder { placement, sessions, readers, shards, workers, rings: rings.clone() })
+        Ok(BgpBuilder {
+            placement,
+            sessions,
+            readers,
+            shards,
+            workers,
+            rings: rings.clone(),
+            restarted: None,
+        })
     }
 
     /// The feedback channels of shards, for the RIB manager.
@@ -183,6 +206,12 @@ impl BgpBuilder {
         self.sessions.redistributed()
     }
 
+    /// The same after an earlier run, if this is a restart. Then nothing is advertised before [`initial_routes::watch`] ends the
+    /// deferral.
+    pub fn after(self, restarted: Option<Restarted>) -> BgpBuilder {
+        BgpBuilder { restarted, ..self }
+    }
+
     /// Starts the threads. `rib`: the queue of the RIB manager; `monitors`: the queues of BMP and MRT.
     ///
     /// # Errors
@@ -198,20 +227,11 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { placement, sessions, readers, shards, workers, rings } = self;
+        let BgpBuilder { placement, sessions, readers, shards, workers, rings, restarted } = self;
         // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
-        let options = DecisionOptions {
-            always_compare_med: bgp.always_compare_med,
-            deterministic_med: bgp.deterministic_med,
-            prefer_oldest: bgp.prefer_oldest,
-            med_missing_as_worst: bgp.med_missing_as_worst,
-            maximum_paths: bgp.multipath,
-            multipath_relax: bgp.multipath_relax,
-            link_bandwidth: bgp.link_bandwidth,
-            backup_path: bgp.backup_path,
-        };
+        let options = decision_options(bgp);
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();
         let sinks: Vec<_> = workers.iter().map(WorkerBuilder::sink).collect();
@@ -260,7 +280,7 @@ impl BgpBuilder {
                 monitor: monitors.bmp.clone(),
                 upstream: activity.watch(),
             };
-            let (port, stage) = worker.build(outputs, meters);
+            let (port, stage) = worker.build(outputs, restarted.is_some(), meters);
             run(
                 bgp.update_threads,
                 format!("egress-{index}"),
@@ -275,6 +295,7 @@ impl BgpBuilder {
             asn: config.asn,
             router_id: config.router_id,
             bgp,
+            restarted,
             interfaces: &config.interfaces,
             cpus: placement.sessions(),
             writers: placement.writers(bgp.update_threads),

@@ -6,6 +6,7 @@
 //! session thread checks for unread bytes before it declares a peer silent.
 
 mod monitored;
+mod refresh;
 mod retained;
 
 use super::mailbox::{Mailbox, retry_all};
@@ -17,6 +18,8 @@ use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use monitored::Handled;
+use refresh::Mark;
+pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
     Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ReceivedView, ShardBatches,
@@ -72,6 +75,8 @@ pub(super) enum Command {
     Detach(PeerId, u32, FamilySet),
     /// Routes of a peer's ended session are retained no longer, in these families.
     Sweep(PeerId, u32, FamilySet),
+    /// The refresh of a family has taken too long: it ends as if the peer had marked its end.
+    EndRefresh(PeerId, u32, Afi),
     /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
     /// Routes that this router originates.
@@ -104,6 +109,8 @@ pub(super) struct Attach {
     pub(super) heard: Arc<AtomicU64>,
     /// Families whose routes of the session before stay retained until End-of-RIB.
     pub(super) retained: FamilySet,
+    /// What the peer can mark.
+    pub(super) marks: Marks,
 }
 
 /// A report to the session thread.
@@ -125,6 +132,10 @@ pub(super) enum What {
     Limit(LimitEvent),
     /// The peer requested a route refresh of a family.
     Refresh(Afi),
+    /// It has begun to send its routes of a family again.
+    BeginOfRefresh(Afi),
+    /// That has ended, and what it left out is removed.
+    EndOfRefresh(Afi),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(Afi),
     /// The reader dropped the ended session and informed the shards. If its routes were retained, they
@@ -321,6 +332,7 @@ struct Session {
     messages: MessageCounts,
     heard: Arc<AtomicU64>,
     max_len: usize,
+    marks: Marks,
     /// The start of an incomplete message.
     tail: Vec<u8>,
     queued: bool,
@@ -394,6 +406,14 @@ impl Reader {
         for info in peers.map(IngestPeer::info) {
             shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         }
+        for (peer, session) in &self.sessions {
+            let number = session.peer.info().session;
+            let under_way = session.marks.under_way;
+            for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| under_way.has(*afi)) {
+                let message = || ShardIn::BeginOfRefresh { peer: *peer, session: number, afi };
+                shards.iter_mut().for_each(|shard| shard.post(message()));
+            }
+        }
         self.shards.append(&mut shards);
     }
 
@@ -411,9 +431,9 @@ impl Reader {
     /// Validates routes against another table from now on, and the kept ones again.
     /// `changed`: the prefixes whose payloads differ from the table before.
     pub fn set_vrps(&mut self, vrps: Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
-        let before = self.ingest.set_vrps(vrps);
+        let before = self.ingest.set_vrps(vrps.clone());
         for session in self.sessions.values_mut() {
-            session.peer.validate_again(&before, changed);
+            session.peer.validate_again(&before, &vrps, changed);
         }
     }
 
@@ -427,6 +447,12 @@ impl Reader {
     ) -> Option<Vec<ReceivedView>> {
         let peer = &self.sessions.get(&peer)?.peer;
         peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
+    }
+
+    /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.
+    pub fn received_prefix(&self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
+        let peer = &self.sessions.get(&peer)?.peer;
+        peer.keeps_received().then(|| self.ingest.view_received(peer, prefix))
     }
 
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
@@ -482,6 +508,11 @@ impl Reader {
                         self.sweep(peer, families);
                     }
                 }
+                Command::EndRefresh(peer, session, afi) => {
+                    if self.sessions.get(&peer).is_some_and(|s| s.peer.info().session == session) {
+                        self.end_refresh(peer, afi);
+                    }
+                }
                 Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
@@ -534,7 +565,7 @@ impl Reader {
     }
 
     fn attach(&mut self, attach: Attach) {
-        let Attach { stream, unread, info, settings, heard, retained } = attach;
+        let Attach { stream, unread, info, settings, heard, retained, marks } = attach;
         let (id, number) = (info.id, info.session);
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         self.sweep(id, FamilySet::ALL.but(retained));
@@ -551,6 +582,7 @@ impl Reader {
             messages: MessageCounts::default(),
             heard,
             max_len,
+            marks,
             tail: unread,
             queued: false,
             ended: false,
@@ -655,11 +687,18 @@ impl Reader {
             }
         };
         let buffer = std::mem::take(&mut self.buffer);
-        let bytes = &buffer[..kept + read];
         let mut complete = FamilySet::default();
-        let handled = match self.wants_received(id) {
-            false => self.messages(id, number, bytes, &mut complete, None),
-            true => self.monitored_messages(id, number, bytes, &mut complete),
+        let mut rest = &buffer[..kept + read];
+        let handled = loop {
+            let handled = match self.wants_received(id) {
+                false => self.messages(id, number, &mut rest, &mut complete, None),
+                true => self.monitored_messages(id, number, &mut rest, &mut complete),
+            };
+            match handled {
+                Ok(None) => break Ok(()),
+                Ok(Some(mark)) => self.mark(id, mark),
+                Err(what) => break Err(what),
+            }
         };
         self.buffer = buffer;
         self.sweep(id, complete);
@@ -672,20 +711,20 @@ impl Reader {
         }
     }
 
-    /// Handles every complete message in `bytes` and stores the rest. Families whose initial routes are
-    /// complete go to `complete`, and what monitors need to know of the messages to `monitored`.
+    /// Handles every complete message in `rest`, up to a mark of a route refresh, or stores what is left. Families whose initial
+    /// routes are complete go to `complete`, and what monitors need to know of the messages to `monitored`.
     fn messages(
         &mut self,
         id: PeerId,
         number: u32,
-        bytes: &[u8],
+        rest: &mut &[u8],
         complete: &mut FamilySet,
         mut monitored: Option<&mut Handled>,
-    ) -> Result<(), What> {
-        let mut rest = bytes;
-        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
+    ) -> Result<Option<Mark>, What> {
+        let len = rest.len();
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
-            rest = rest.get(total_len..).unwrap_or_default();
+            *rest = (*rest).get(total_len..).unwrap_or_default();
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
@@ -694,17 +733,33 @@ impl Reader {
                     let end_of_rib = done.map_err(What::Fault)?;
                     if let Some(monitored) = &mut monitored {
                         let is_withdrawn = session.peer.counters.treated_as_withdraw != before;
-                        monitored.update(bytes.len() - rest.len(), total_len, is_withdrawn);
+                        monitored.update(len - rest.len(), total_len, is_withdrawn);
                     }
                     report_limits(session, id, number, &mut self.reports)?;
-                    *complete = end_of_rib.map_or(*complete, |afi| complete.with(afi));
+                    if let Some(afi) = end_of_rib {
+                        *complete = complete.with(afi);
+                        session.marks.ended = session.marks.ended.with(afi);
+                    }
                     end_of_rib.map(What::EndOfRib)
                 }
                 MessageType::Keepalive => None,
                 MessageType::RouteRefresh => {
-                    let refresh = RouteRefresh::parse(body).map_err(What::Fault)?;
-                    let wanted = refresh.kind == RefreshKind::Request && refresh.safi == Safi::Unicast as u8;
-                    Afi::from_u16(refresh.afi).filter(|_| wanted).map(What::Refresh)
+                    let refresh = match RouteRefresh::parse(body) {
+                        Ok(refresh) => refresh,
+                        // Without the capability a subtype is a reserved byte (RFC 7313 section 5).
+                        Err(_) if !session.marks.understood => continue,
+                        Err(fault) => return Err(What::Fault(fault)),
+                    };
+                    let afi = Afi::from_u16(refresh.afi).filter(|_| refresh.safi == Safi::Unicast as u8);
+                    match (refresh.kind, afi) {
+                        (RefreshKind::Request, afi) => afi.map(What::Refresh),
+                        (kind @ (RefreshKind::Begin | RefreshKind::End), Some(afi))
+                            if session.marks.understood =>
+                        {
+                            return Ok(Some(Mark { kind, afi }));
+                        }
+                        _ => None,
+                    }
                 }
                 MessageType::Open | MessageType::Notification => {
                     return Err(What::Message(kind, body.to_vec()));
@@ -715,7 +770,7 @@ impl Reader {
             }
         }
         session.tail.extend_from_slice(rest);
-        Ok(())
+        Ok(None)
     }
 
     /// Stops reading a session and reports the reason.

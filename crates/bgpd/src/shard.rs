@@ -14,7 +14,7 @@ use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals};
 use ribtide_prefix::{Afi, Families, LogicalShard, V4, V6};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
@@ -154,6 +154,14 @@ impl ShardPort {
         call: impl FnOnce(&mut Shard) -> R + Send + 'static,
     ) -> Result<R, NoReply> {
         self.handle.call(|stage| call(&mut stage.shard))
+    }
+
+    /// Selects by other options from now on.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_options(&self, options: DecisionOptions) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.shard.set_options(options))
     }
 
     /// The queue for readers.
@@ -322,6 +330,10 @@ impl Stage for ShardStage {
             self.shard.step(&mut self.out);
         }
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
+        if self.shard.sends_ranked() && !self.sinks.iter().any(WorkerSink::wants_ranked) {
+            self.shard.end_ranked();
+        }
+        self.shard.send_ranked(&mut self.out);
         if !self.out.is_empty() || self.shard.fence_due() {
             self.hand_on();
         }
@@ -358,7 +370,7 @@ impl Stage for ShardStage {
 impl ShardStage {
     /// Whether all effects are in the queues of later stages.
     fn all_said(&mut self) -> bool {
-        self.out.is_empty() && self.room()
+        self.out.is_empty() && !self.shard.ranked_due() && self.room()
     }
 
     /// Whether no effect waits here.
@@ -372,17 +384,19 @@ impl ShardStage {
     fn monitor_page(&mut self, request: PageRequest) -> Option<u32> {
         let PageRequest { token, logical, afi, from, budget, accepted, best, mirror } = request;
         // Changes before the page go before it.
+        self.shard.send_ranked(&mut self.out);
         if !self.out.is_empty() {
             self.hand_on();
         }
-        let views = PageViews { accepted, best: best || mirror };
+        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
         let page = match afi {
             Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
             Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
         };
         let batch = Arc::new(page.best);
         if mirror {
-            let mirror = || EgressIn::Mirror { token, batch: batch.clone() };
+            let ranked = Arc::new(page.ranked);
+            let mirror = || EgressIn::Mirror { token, batch: batch.clone(), ranked: ranked.clone() };
             self.workers.iter_mut().for_each(|worker| worker.post(mirror()));
         }
         if let Some((mailbox, _)) = &mut self.monitor {
@@ -418,7 +432,12 @@ impl ShardStage {
     }
 
     fn hand_on(&mut self) {
-        let Effects { egress, feed, next_hops, purged } = self.out.take();
+        let Effects { egress, feed, next_hops, purged, removed } = self.out.take();
+        if let Some((mailbox, tap)) = self.monitor.as_mut().filter(|_| !removed.is_empty())
+            && tap.wants(Wanted::ACCEPTED)
+        {
+            withdrawals(&removed).into_iter().for_each(|batch| mailbox.post(MonitorIn::Accepted(batch)));
+        }
         for message in egress {
             match message {
                 ToEgress::All(batch) => {
@@ -434,6 +453,13 @@ impl ShardStage {
                             continue;
                         }
                         worker.post(EgressIn::Best(batch.clone()));
+                    }
+                }
+                ToEgress::Ranked(batch) => {
+                    let batch = Arc::new(batch);
+                    let workers = self.workers.iter_mut().zip(&self.sinks);
+                    for (worker, _) in workers.filter(|(_, sink)| sink.wants_ranked()) {
+                        worker.post(EgressIn::Ranked(batch.clone()));
                     }
                 }
                 ToEgress::One(worker, message) => {

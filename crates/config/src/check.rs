@@ -1,5 +1,6 @@
 //! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
+use super::add_path::AddPathConfig;
 use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
@@ -107,6 +108,8 @@ pub struct BgpConfig {
     pub originate: OriginateConfig,
     /// The confederation that we are a member of.
     pub confederation: Option<ConfederationConfig>,
+    /// The most time for which the selection of routes is deferred after a restart (RFC 4724 section 4.1).
+    pub selection_deferral_time: Duration,
     /// Configured neighbours, by address.
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
@@ -206,8 +209,10 @@ pub struct NeighborSettings {
     pub max_prefixes: MaxPrefixesConfig,
     /// What a restart of it means for its routes.
     pub graceful_restart: GracefulRestartConfig,
-    /// The families in which we receive several paths of a prefix (RFC 7911).
-    pub add_path_receive: FamilySet,
+    /// The families in which we receive or send several paths of a prefix (RFC 7911).
+    pub add_path: AddPathConfig,
+    /// Whether it gets the best of the paths that its export policy accepts (RFC 7947 section 2.3.2).
+    pub best_path_per_client: bool,
 }
 
 impl Config {
@@ -370,7 +375,7 @@ impl Checker {
         if let (Some(fib), Some(file)) = (&mut fib, &file.fib) {
             fib.policy = self.fib_policy(key!["fib", "policy"], &file.policy);
         }
-        self.stale_time(self.graceful_restart, key!["bgp"]);
+        self.restart_times(self.graceful_restart, key!["bgp"]);
         let rpki = file.rpki.as_ref().map(|rpki| self.rpki(rpki, folder));
         if rpki.is_some() && file.bgp.is_none() {
             let message = "without a [bgp] table there are no routes to validate; add one, or remove this";
@@ -496,6 +501,7 @@ impl Checker {
             backup_path: file.backup_path,
             originate: self.originate(&file.originate, fib.is_some(), imports),
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
+            selection_deferral_time: self.selection_deferral_time(),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
         };
@@ -673,12 +679,18 @@ impl Checker {
         let graceful_shutdown = self.graceful_shutdown(&both, external);
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
         let import = import.map(Vec::as_slice);
-        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &at.key());
+        let import_key = at.key();
+        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &import_key);
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
         let export = export.map(Vec::as_slice);
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let (role, role_strict) = self.role(&both, external);
+        if import.tests_path() && external && role.is_none() {
+            let message = "a policy of this list tests aspa, which needs to know whether the neighbour is a provider, a customer \
+                           or a peer; write role, our own role towards it";
+            self.problem(&import_key, message);
+        }
         let route_server_client = self.route_server_client(&both, external, role, as_numbers);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
@@ -729,7 +741,8 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path_receive: self.add_path_receive(&both, families),
+            add_path: self.add_path(&both, families),
+            best_path_per_client: self.best_path_per_client(&both, route_server_client),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,

@@ -298,12 +298,16 @@ macro_rules! with_peer_settings {
             /// communities (RFC 7947).
             #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
             pub(super) route_server_client: Option<bool>,
+            /// Where its export policy refuses the best path, or the client sent that itself, the client gets the best of the
+            /// other paths, not none (RFC 7947 section 2.3.2).
+            #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
+            pub(super) best_path_per_client: Option<bool>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]
             pub(super) prefix_sid: Option<bool>,
             /// Keep its routes before import policy too: `show bgp neighbor ADDRESS received` shows them, and another
-            /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` keeps them in any case.
+            /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` or `aspa` keeps them in any case.
             #[schemars(extend("default" = false), extend("x-see" = "#routes-before-import-policy"))]
             pub(super) keep_received: Option<bool>,
             /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
@@ -834,6 +838,18 @@ pub(super) struct Conditions {
     /// only.
     #[schemars(extend("x-see" = "#rpki"))]
     pub(super) rpki: Option<ValidityName>,
+    /// The verification state of the AS path as received, with ASPA records: `"valid"`, `"invalid"` or `"unknown"`. In
+    /// import of external neighbours with a `role` only.
+    #[schemars(extend("x-see" = "#aspa"))]
+    pub(super) aspa: Option<PathStateName>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PathStateName {
+    Valid,
+    Invalid,
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

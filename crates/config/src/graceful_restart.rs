@@ -1,32 +1,61 @@
-//! Graceful restart of neighbours: whether, and how long, their routes are retained (RFC 4724).
+//! Graceful restart: whether, and how long, the routes of neighbours are retained, and whether ours are (RFC 4724).
 
-use super::check::{Both, Checker};
+use super::check::{BgpConfig, Both, Checker};
 use super::diagnosis::{Step, key};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Graceful restart of a neighbour.
+/// Graceful restart of a neighbour, and of ours towards it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GracefulRestartConfig {
     /// Whether we help it: its routes are retained while it restarts.
     pub helper: bool,
-    /// How long they are retained, at most.
+    /// The restart time that we send, in seconds: the neighbour is to retain our routes for so long while we restart. `None`: it
+    /// is to retain none.
+    pub restart_time: Option<u16>,
+    /// How long its routes are retained, at most.
     pub stale_time: Duration,
+}
+
+impl BgpConfig {
+    /// Whether any neighbour, present or dynamic, is to retain our routes while we restart.
+    pub fn restarts_gracefully(&self) -> bool {
+        let neighbors = self.neighbors.values().map(|neighbor| &neighbor.settings);
+        let mut all = neighbors.chain(self.dynamic.iter().map(|range| &range.settings));
+        all.any(|settings| settings.graceful_restart.restart_time.is_some())
+    }
 }
 
 /// Seconds without `stale-time`.
 const STALE_TIME: u32 = 360;
 /// The longest `stale-time`, a day: stale routes may lead nowhere.
 const STALE_TIME_MAX: u32 = 86_400;
+/// Seconds without `restart-time`: that of other routers, and more than the start with a full table takes.
+const RESTART_TIME: u16 = 120;
+/// The longest `restart-time`: it has twelve bits (RFC 4724 section 3).
+const RESTART_TIME_MAX: u16 = 4095;
+/// Seconds without `selection-deferral-time`.
+const SELECTION_DEFERRAL_TIME: u32 = 120;
+/// The longest `selection-deferral-time`, an hour.
+const SELECTION_DEFERRAL_TIME_MAX: u32 = 3600;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct GracefulRestartTable {
-    /// `"helper"`: the neighbour's routes stay in use while it restarts. `"off"`: they are withdrawn when the session
-    /// ends. Another mode resets the session.
+    /// `"helper"`: the neighbour's routes stay in use while it restarts. `"restart"`: also, the neighbour is asked to keep
+    /// ours in use while ribtide restarts. `"off"`: neither. Another mode resets the session.
     #[schemars(extend("default" = Mode::Helper))]
     mode: Option<Mode>,
+    /// With `mode = "restart"`: seconds in which a neighbour has a session with ribtide again after its restart, 1 to
+    /// 4095. The neighbour removes our routes after that time. It gets another value with its next session.
+    #[schemars(extend("default" = RESTART_TIME))]
+    restart_time: Option<u16>,
+    /// Below `bgp` alone, with `mode = "restart"`: seconds after its restart for which ribtide waits for End-of-RIB of its
+    /// neighbours at most, 1 to 3600, before it advertises routes and removes those of the run before from the FIB. Less
+    /// than the time for which neighbours keep stale routes.
+    #[schemars(extend("default" = SELECTION_DEFERRAL_TIME))]
+    selection_deferral_time: Option<u32>,
     /// Seconds for which stale routes stay in use at most, 1 to 86400, from the loss of the session to the neighbour's
     /// End-of-RIB. While it has no session, its own restart time ends them too.
     #[schemars(extend("default" = STALE_TIME))]
@@ -38,6 +67,7 @@ pub(super) struct GracefulRestartTable {
 enum Mode {
     Off,
     Helper,
+    Restart,
 }
 
 impl Checker {
@@ -45,25 +75,51 @@ impl Checker {
     pub(super) fn graceful_restart(&mut self, both: &Both<'_>) -> GracefulRestartConfig {
         let (own, group) = both.each(|n| n.graceful_restart, |g| g.graceful_restart);
         for (table, place) in [(own, both.place), (group, both.in_group)] {
-            self.stale_time(table, place);
+            self.restart_times(table, place);
+            if table.is_some_and(|table| table.selection_deferral_time.is_some()) {
+                let message = "the wait after a restart ends for all neighbours at once; write it in bgp.graceful-restart";
+                self.problem(
+                    &[place, &key!["graceful-restart", "selection-deferral-time"][..]].concat(),
+                    message,
+                );
+            }
         }
         let tables = [own, group, self.graceful_restart];
         let set = |table: &Option<GracefulRestartTable>| table.unwrap_or_default();
         let mode = tables.iter().find_map(|table| set(table).mode).unwrap_or(Mode::Helper);
         let stale_time = tables.iter().find_map(|table| set(table).stale_time).unwrap_or(STALE_TIME);
+        let restart_time = tables.iter().find_map(|table| set(table).restart_time).unwrap_or(RESTART_TIME);
         GracefulRestartConfig {
-            helper: mode == Mode::Helper,
+            helper: mode != Mode::Off,
+            restart_time: (mode == Mode::Restart).then_some(restart_time),
             stale_time: Duration::from_secs(stale_time.into()),
         }
     }
 
-    /// Checks a table below `place`.
-    pub(super) fn stale_time(&mut self, table: Option<GracefulRestartTable>, place: &[Step]) {
-        let seconds = table.and_then(|table| table.stale_time);
-        if seconds.is_some_and(|seconds| !(1..=STALE_TIME_MAX).contains(&seconds)) {
-            let message = "stale-time is in seconds; write 1 to 86400, or mode = \"off\" to retain nothing";
-            self.problem(&[place, &key!["graceful-restart", "stale-time"][..]].concat(), message);
-        }
+    /// Checks the times of a table below `place`.
+    pub(super) fn restart_times(&mut self, table: Option<GracefulRestartTable>, place: &[Step]) {
+        let Some(table) = table else { return };
+        let mut check = |key: &'static str, seconds: Option<u32>, most: u32, instead: &str| {
+            if seconds.is_some_and(|seconds| !(1..=most).contains(&seconds)) {
+                let message = format!("{key} is in seconds; write 1 to {most}{instead}");
+                self.problem(&[place, &key!["graceful-restart", key][..]].concat(), message);
+            }
+        };
+        check("stale-time", table.stale_time, STALE_TIME_MAX, ", or mode = \"off\" to retain nothing");
+        let restart_time = table.restart_time.map(u32::from);
+        check(
+            "restart-time",
+            restart_time,
+            RESTART_TIME_MAX.into(),
+            ", or mode = \"helper\" to ask for nothing",
+        );
+        check("selection-deferral-time", table.selection_deferral_time, SELECTION_DEFERRAL_TIME_MAX, "");
+    }
+
+    /// The most time for which the selection of routes is deferred after a restart (RFC 4724 section 4.1).
+    pub(super) fn selection_deferral_time(&self) -> Duration {
+        let seconds = self.graceful_restart.and_then(|table| table.selection_deferral_time);
+        Duration::from_secs(seconds.unwrap_or(SELECTION_DEFERRAL_TIME).into())
     }
 }
 
@@ -85,7 +141,44 @@ mod tests {
     }
 
     fn restart(helper: bool, seconds: u64) -> GracefulRestartConfig {
-        GracefulRestartConfig { helper, stale_time: Duration::from_secs(seconds) }
+        GracefulRestartConfig { helper, restart_time: None, stale_time: Duration::from_secs(seconds) }
+    }
+
+    #[test]
+    fn restart_mode_helps_too_and_asks_for_help() {
+        let full = |time| GracefulRestartConfig { restart_time: Some(time), ..restart(true, 360) };
+        let mode = "graceful-restart = { mode = \"restart\" }";
+        let time = "graceful-restart = { restart-time = 30 }";
+        assert_eq!(config(mode, "", ""), Ok(full(120)));
+        assert_eq!(config(mode, time, ""), Ok(full(30)));
+        assert_eq!(config(time, "", mode), Ok(full(30)));
+        assert_eq!(config(time, "", ""), Ok(restart(true, 360)), "only with the mode");
+        assert_eq!(config(mode, "graceful-restart = { mode = \"helper\" }", ""), Ok(restart(true, 360)));
+    }
+
+    #[test]
+    fn restart_times_out_of_range_or_place_are_refused() {
+        for (bgp, group, expected) in [
+            ("restart-time = 0", "", "restart-time is in seconds; write 1 to 4095"),
+            ("", "restart-time = 4096", "restart-time is in seconds; write 1 to 4095"),
+            ("selection-deferral-time = 0", "", "selection-deferral-time is in seconds; write 1 to 3600"),
+            ("selection-deferral-time = 3601", "", "selection-deferral-time is in seconds; write 1 to 3600"),
+            ("", "selection-deferral-time = 60", "write it in bgp.graceful-restart"),
+        ] {
+            let table = |keys: &str| match keys {
+                "" => String::new(),
+                keys => format!("graceful-restart = {{ {keys} }}"),
+            };
+            let message = config(&table(bgp), &table(group), "").unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+        let text = |more: &str| {
+            format!(
+                "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[bgp]\ngraceful-restart = {{ {more} }}\n"
+            )
+        };
+        let deferral = |more| parse(&text(more)).unwrap().bgp.unwrap().selection_deferral_time.as_secs();
+        assert_eq!((deferral("mode = \"restart\""), deferral("selection-deferral-time = 7")), (120, 7));
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod tcp_ao;
 mod threads;
 mod vrf;
 
+pub use add_path::AddPathConfig;
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};

@@ -6,11 +6,11 @@ use super::diagnosis::{Step, key, nearest};
 use super::{file, list_file};
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
-    Named, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources, Statement,
-    Then, ValidityCondition,
+    Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop,
+    Sources, Statement, Then, ValidityCondition,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_rpki::Validity;
+use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -116,18 +116,21 @@ impl Checker {
                  [fib.policy] or [vrf.NAME.policy]",
             );
         }
-        if policy.tests_validity() {
+        for (tests, name, state) in
+            [(policy.tests_validity(), "rpki", "not-found"), (policy.tests_path(), "aspa", "unknown")]
+        {
             let message = match direction {
-                Direction::Import if self.validates => None,
-                Direction::Import => Some(
-                    "a policy of this list tests rpki, and there is no [rpki] table, so every route would be not-found; add one",
+                _ if !tests => continue,
+                Direction::Import if self.validates => continue,
+                Direction::Import => format!(
+                    "a policy of this list tests {name}, and there is no [rpki] table, so every route would be {state}; add one",
                 ),
-                Direction::Export => Some(
-                    "a policy of this list tests rpki, which works in import of neighbours only; set a community there, and \
+                Direction::Export => format!(
+                    "a policy of this list tests {name}, which works in import of neighbours only; set a community there, and \
                      match that here",
                 ),
             };
-            message.into_iter().for_each(|message| self.problem(place, message));
+            self.problem(place, message);
         }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
             self.problem(
@@ -234,6 +237,7 @@ impl Checker {
             conditions,
             prefix_conditions,
             validity: file.conditions.rpki.map(|name| ValidityCondition(validity(name))),
+            path: file.conditions.aspa.map(|name| PathCondition(path_state(name))),
             actions: self.actions(&under(at, "actions"), &file.actions, local_asn),
             then: match file.actions.policy_result {
                 Some(file::PolicyResult::Accept) => Then::Accept,
@@ -257,8 +261,9 @@ impl Checker {
             as_path_length,
             med,
             local_pref,
-            // It needs the prefix too.
+            // They need the prefix, or the table of records, too.
             rpki: _,
+            aspa: _,
         } = file;
         let mut all = Vec::new();
         // The cheap ones first: the first that does not hold ends the statement.
@@ -482,6 +487,14 @@ fn validity(name: file::ValidityName) -> Validity {
         file::ValidityName::Valid => Validity::Valid,
         file::ValidityName::Invalid => Validity::Invalid,
         file::ValidityName::NotFound => Validity::NotFound,
+    }
+}
+
+fn path_state(name: file::PathStateName) -> PathState {
+    match name {
+        file::PathStateName::Valid => PathState::Valid,
+        file::PathStateName::Invalid => PathState::Invalid,
+        file::PathStateName::Unknown => PathState::Unknown,
     }
 }
 

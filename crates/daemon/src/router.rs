@@ -1,15 +1,16 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
 use crate::reload::{NotReloaded, Reloader};
+use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
-use ribtide_api::{Api, RouterState, SocketFile, answers};
+use ribtide_api::{Api, ApiServer, RouterState, answers};
 use ribtide_bfdd as bfd;
 use ribtide_bgpd::monitor::Taps;
 pub use ribtide_bgpd::session::tcp_ao::check_kernel;
-use ribtide_bgpd::{BgpBuilder, initial_routes, set_vrps};
+use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes, set_vrps};
 use ribtide_bmpd::{self as bmpd, BmpBuilder};
-use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
+use ribtide_config::{Config, OnStop, RpkiConfig, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
 use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
@@ -17,6 +18,8 @@ use ribtide_model::{AsicLookup, Pipeline};
 use ribtide_mrtd::{Collector, MrtBuilder};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
+use ribtide_rpkid::Engine;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meters;
@@ -29,7 +32,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -46,7 +49,8 @@ pub struct Router {
     stop: Stop,
     /// The thread that writes into the kernel.
     writer: Option<JoinHandle<()>>,
-    socket: SocketFile,
+    api: Arc<ApiServer>,
+    run_state: RunState,
 }
 
 /// Why a router cannot start. Displays as a sentence.
@@ -133,6 +137,9 @@ impl Router {
         let (clock, rings, meters, stop) =
             (Clock::default(), Rings::default(), Meters::default(), Stop::default());
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
+        let run_state = RunState::beside(&config.api.socket);
+        // Before anything is written to the kernel.
+        let restarted = run_state.restarted(&config);
         let bgp = match &config.bgp {
             Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(StartError::Bgp)?),
             None => None,
@@ -222,6 +229,7 @@ impl Router {
         let taps = Taps { bmp: bmp.as_ref().map(BmpBuilder::tap), mrt: mrt.as_ref().map(MrtBuilder::tap) };
         let bgp = match (bgp, &config.bgp) {
             (Some(builder), Some(bgp)) => {
+                let builder = builder.after(restarted);
                 Some(builder.start(&config, bgp, inbox.as_ref(), &taps, clock, &meters, &stop)?)
             }
             _ => None,
@@ -244,20 +252,19 @@ impl Router {
         };
         let rpki = match (&bgp, &config.rpki) {
             (Some(bgp), Some(rpki)) => {
-                let readers = bgp.readers.clone();
-                let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
-                Some(ribtide_rpkid::start(rpki, publish, clock, stop.clone()).map_err(StartError::Rpki)?)
+                Some(start_rpki(rpki, bgp, clock, stop.clone()).map_err(StartError::Rpki)?)
             }
             _ => None,
         };
-        if let (Some(running), Some(inbox), Some(bgp)) = (&bgp, inbox, &config.bgp) {
-            initial_routes::watch(
-                bgp.neighbors.len(),
-                running.sessions.clone(),
-                rings.clone(),
-                inbox,
-                stop.clone(),
-            )?;
+        if let (Some(running), Some(bgp)) = (&bgp, &config.bgp) {
+            let left = bgp.restarts_gracefully().then(|| run_state.clone());
+            let start = initial_routes::Start {
+                neighbors: bgp.neighbors.len(),
+                deferral: restarted.map(|restarted| restarted.deferral),
+                rib: inbox,
+                at_end: Box::new(move || left.iter().for_each(RunState::leave)),
+            };
+            initial_routes::watch(running, start, rings.clone(), stop.clone())?;
         }
         let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, config.stall_exit, &stop)?;
         let inside = Arc::new(RouterState {
@@ -267,7 +274,7 @@ impl Router {
             rings,
             meters,
             bgp,
-            rpki,
+            rpki: RwLock::new(rpki),
             bmp,
             mrt,
             bfd,
@@ -276,9 +283,10 @@ impl Router {
             asics,
             fpm: clients,
         });
-        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links));
-        let socket = api.serve(inside.clone(), reloader.clone().for_api())?;
-        Ok(Router { inside, reloader, stop, writer, socket })
+        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links, stop.clone()));
+        let api = Arc::new(api.serve(inside.clone(), reloader.clone().for_api())?);
+        reloader.set_api(&api);
+        Ok(Router { inside, reloader, stop, writer, api, run_state })
     }
 
     /// What the API looks at.
@@ -288,8 +296,8 @@ impl Router {
     }
 
     /// The API's Unix socket.
-    pub fn socket(&self) -> &Path {
-        self.socket.path()
+    pub fn socket(&self) -> PathBuf {
+        self.api.socket()
     }
 
     /// What each stage has done.
@@ -365,12 +373,14 @@ impl Router {
         Ok(())
     }
 
-    /// Ends every session with a NOTIFICATION and stops the stages. By `fib.on-stop`, routes stay installed, and the next
-    /// start adopts them; or they are removed, as far as [`REMOVAL`] is time for.
+    /// Ends every session and stops the stages. By `fib.on-stop`, routes stay installed, and the next
+    /// start adopts them; or they are removed, as far as [`REMOVAL`] is time for. Peers get a NOTIFICATION, but those that retain
+    /// our routes while they stay installed.
     pub fn shut_down(&self) {
         let config = self.inside.config();
         let removes = config.fib.as_ref().is_some_and(|fib| fib.on_stop == OnStop::Remove);
         if removes {
+            self.run_state.forget();
             self.stop.stop_and_remove()
         } else {
             self.stop.stop()
@@ -413,6 +423,18 @@ impl Router {
         }
         wait(&|| self.inside.fpm.iter().all(FpmHandle::has_ended));
     }
+}
+
+/// Starts origin validation, which hands its tables to the readers of `bgp`.
+pub(crate) fn start_rpki(
+    rpki: &RpkiConfig,
+    bgp: &Bgp,
+    clock: Clock,
+    stop: Stop,
+) -> io::Result<StageHandle<Engine>> {
+    let readers = bgp.readers.clone();
+    let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
+    ribtide_rpkid::start(rpki, publish, clock, stop)
 }
 
 /// Watches the kernel's interfaces for those who are not told by a kernel dataplane, if there are any.

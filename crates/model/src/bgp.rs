@@ -31,6 +31,9 @@ pub struct BgpSummary {
     /// connection, is shut down, or is held).
     #[serde(default)]
     pub rejected_by_reason: BTreeMap<String, u64>,
+    /// While nothing is advertised, because the router has restarted and waits for the routes of its neighbours (RFC 4724).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
     /// Prefixes in the Loc-RIB.
     pub prefixes: PerFamilyCount,
     /// Paths in all Adj-RIB-Ins.
@@ -41,6 +44,15 @@ pub struct BgpSummary {
     /// where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Neighbor>>,
+}
+
+/// A restart of the router that is not over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Restart {
+    /// Neighbours whose End-of-RIB is awaited.
+    pub awaited: usize,
+    /// Time after which routes are advertised in any case.
+    pub seconds_left: u64,
 }
 
 /// The threads of BGP.
@@ -156,6 +168,15 @@ pub struct Stale {
     pub stale_seconds_left: u64,
 }
 
+/// The paths of a prefix that are sent in one family (RFC 7911).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentPaths {
+    /// The family, such as `ipv4-unicast`.
+    pub family: String,
+    /// Which: `all`, `best N`, `ecmp` or `per-as`.
+    pub paths: String,
+}
+
 /// The graceful restart capability of a peer (RFC 4724).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerRestart {
@@ -209,15 +230,24 @@ pub struct Session {
     pub extended_messages: bool,
     /// Route refresh (RFC 2918).
     pub route_refresh: bool,
+    /// Refreshes have marks of their begin and end (RFC 7313).
+    #[serde(default)]
+    pub enhanced_route_refresh: bool,
     /// The peer's role, if both sides sent one (RFC 9234).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_role: Option<String>,
     /// What happens while it restarts, if both sides sent the capability (RFC 4724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graceful_restart: Option<PeerRestart>,
+    /// The time for which the peer retains our routes while this router restarts; absent: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retains_ours_seconds: Option<u64>,
     /// Families in which several paths of a prefix are received (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_receive: Vec<String>,
+    /// Families in which several paths of a prefix are sent (RFC 7911).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_path_send: Vec<SentPaths>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

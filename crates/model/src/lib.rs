@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod advertised;
 mod asic;
 mod bfd;
 mod bgp;
@@ -17,6 +18,7 @@ mod route_check;
 mod rpki;
 mod tracked;
 
+pub use advertised::*;
 pub use asic::*;
 pub use bfd::*;
 pub use bgp::*;

@@ -106,6 +106,7 @@ fn prefix_set_of_a_million() {
         conditions,
         prefix_conditions,
         validity: None,
+        path: None,
         actions: Actions { local_pref, ..Actions::default() },
         then,
     };

@@ -35,7 +35,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     };
     let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
     thread::release_priority();
-    let socket = router.socket().display();
+    let socket = router.socket();
+    let socket = socket.display();
     tracing::info!(
         target: target::ROUTER,
         version = env!("CARGO_PKG_VERSION"),

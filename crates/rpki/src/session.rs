@@ -1,4 +1,5 @@
-//! The router's side of RTR with one cache (RFC 6810, RFC 8210 sections 5 to 8), as a state machine.
+//! The router's side of RTR with one cache (RFC 6810, RFC 8210 sections 5 to 8, draft-ietf-sidrops-8210bis), as a state
+//! machine. It begins with version 2 and goes down to 1 and 0 with a cache that does not know it.
 //!
 //! Times are since one start that the caller chooses. The caller connects, sends and closes as the
 //! [`Effect`]s say, and calls [`Session::tick`] when [`Session::due`] is there.
@@ -326,6 +327,12 @@ impl Session {
                 self.changes.push(payload, announce);
             }
             (State::Receiving { .. }, Pdu::RouterKey) => {}
+            (State::Receiving { .. }, Pdu::Aspa { announce, customer, providers }) => {
+                if self.changes.len() + providers.iter().len() >= MAX_CHANGES {
+                    return Err(corrupt(format!("an answer with more than {MAX_CHANGES} records")));
+                }
+                self.changes.push_aspa(customer, announce.then(|| providers.iter()));
+            }
             (
                 State::Receiving { reset, session, .. },
                 Pdu::EndOfData { session: other, serial, intervals },
@@ -387,7 +394,7 @@ impl Session {
         if let Err(unfit) = applied {
             // What we have is not what the cache believes: the next query is a Reset Query.
             self.id = None;
-            return Err(Fault::new(unfit.code, unfit.payload.to_string()));
+            return Err(Fault::new(unfit.code, unfit.record.to_string()));
         }
         self.id = Some(id);
         self.intervals = intervals.unwrap_or_default();
@@ -512,6 +519,7 @@ fn name(pdu: &Pdu<'_>) -> &'static str {
         Pdu::EndOfData { .. } => "End of Data",
         Pdu::CacheReset => "Cache Reset",
         Pdu::RouterKey => "Router Key",
+        Pdu::Aspa { .. } => "ASPA",
         Pdu::ErrorReport { .. } => "Error Report",
     }
 }

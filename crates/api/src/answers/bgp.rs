@@ -6,15 +6,15 @@ use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{FamilySet, PeerId, PeerKind};
+use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
-use ribtide_bgpd::session::{NeighborView, RefusedConnections, UpView};
+use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, SendCounters, Session, Stale, Threading, WriteQueue,
+    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -53,6 +53,10 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
         flaps: totals.flaps,
         rejected_connections: totals.refused.total(),
         rejected_by_reason: by_reason(&totals.refused),
+        restart: totals.deferral.map(|deferral| Restart {
+            awaited: deferral.awaited,
+            seconds_left: deferral.left.div_ceil(1000),
+        }),
         prefixes: routes.prefixes,
         paths: routes.paths,
         active: routes.active,
@@ -60,9 +64,9 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     })
 }
 
-/// Incoming connections that got no session.
-pub(crate) fn refused_connections(router: &RouterState) -> Result<RefusedConnections, Refusal> {
-    Ok(bgp(router)?.sessions.call(|s| s.totals())?.refused)
+/// The number of neighbours and sessions, and what concerns none of them alone.
+pub(crate) fn bgp_totals(router: &RouterState) -> Result<Totals, Refusal> {
+    Ok(bgp(router)?.sessions.call(|s| s.totals())?)
 }
 
 fn by_reason(refused: &RefusedConnections) -> BTreeMap<String, u64> {
@@ -415,6 +419,13 @@ fn family_names(families: FamilySet) -> Vec<String> {
     families.map(|afi| afi.unicast_name().into()).collect()
 }
 
+/// The families in which several paths of a prefix are sent, and which.
+pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
+    let of =
+        |afi: Afi| Some(SentPaths { family: afi.unicast_name().into(), paths: sent.of(afi)?.to_string() });
+    [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(of).collect()
+}
+
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));
@@ -431,13 +442,16 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         four_octet_as: up.negotiated.four_octet_as,
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
+        enhanced_route_refresh: up.negotiated.enhanced_refresh,
         peer_role: up.negotiated.role.map(|role| role.to_string()),
         graceful_restart: up.negotiated.restart.map(|restart| PeerRestart {
             families: family_names(restart.families),
             seconds: restart.time.into(),
             notification: restart.notification,
         }),
+        retains_ours_seconds: up.own_restart.map(u64::from),
         add_path_receive: family_names(up.negotiated.path_ids),
+        add_path_send: sent_paths(up.info.egress.add_path),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

@@ -4,7 +4,7 @@ use super::{Refusal, RouterState};
 use crate::state::ApiState;
 use ribtide_bmpd::{State, StationView};
 use ribtide_config::BmpViews;
-use ribtide_model::{Bmp, BmpStation, Fault, Mrt, MrtPage, MrtSeries};
+use ribtide_model::{Bmp, BmpStation, HealthFault, Mrt, MrtPage, MrtSeries};
 use ribtide_mrtd::{Collector, SeriesView, TableDump};
 use std::time::SystemTime;
 
@@ -84,18 +84,15 @@ fn series(view: &SeriesView) -> MrtSeries {
 }
 
 /// MRT files that cannot be written. A thread that does not reply waits for the disk, and its queue shows that.
-pub(super) fn faults(router: &RouterState) -> Vec<Fault> {
+pub(super) fn faults(router: &RouterState) -> Vec<HealthFault> {
     let Some(view) = router.mrt.as_ref().and_then(|mrt| mrt.handle.call(|engine| engine.view()).ok()) else {
         return Vec::new();
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let fault = |series: &SeriesView| {
         let (error, since) = series.fault.as_ref()?;
-        Some(Fault {
-            what: format!("MRT files of {}", series.series.name()),
-            error: error.clone(),
-            seconds: now.saturating_sub(*since),
-        })
+        let why = format!("{error}; for {} s, and routing goes on", now.saturating_sub(*since));
+        Some(HealthFault { what: format!("MRT files of {}", series.series.name()), why })
     };
     view.series.iter().filter_map(fault).collect()
 }

@@ -137,8 +137,9 @@ fn shard(m: &mut Families, s: &ShardSummary) {
 }
 
 fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let refused = answers::refused_connections(router)?;
-    refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
+    let totals = answers::bgp_totals(router)?;
+    m.add(RESTARTING, Labels::new(), totals.deferral.is_some());
+    totals.refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
     let mut query = NeighborQuery::default();
     loop {
         let page = answers::bgp_neighbors(router, &query, PAGE)?;
@@ -232,6 +233,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_UP, cache(), c.version.is_some());
         m.add(RPKI_CACHE_IN_USE, cache(), c.in_use);
         by_family(m, RPKI_CACHE_RECORDS, &cache(), c.records);
+        m.add(RPKI_CACHE_ASPAS, cache(), c.aspas);
         if let Some(serial) = c.serial {
             m.add(RPKI_CACHE_SERIAL, cache(), u64::from(serial));
         }
@@ -242,6 +244,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_FAILURES, cache(), c.failures);
     }
     by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
+    m.add(RPKI_ASPAS, Labels::new(), rpki.aspas);
     m.add(RPKI_TABLES, Labels::new(), rpki.tables);
     m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
     Ok(())

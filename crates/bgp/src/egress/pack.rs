@@ -5,12 +5,14 @@ use super::output::{Closed, Sink};
 use super::paths::{Handle, Paths};
 use super::{Counters, Receiver, export};
 use crate::peer::{EgressSettings, PeerId};
-use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_prefix::{Afi, Family, Safi};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
+use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
+use ribtide_wire::bgp::nlri::Nlri;
 use std::sync::Arc;
 
 /// The packer of one flush to one cohort. No prefix may reach a member twice in it: chunks may be
-/// reordered, but for End-of-RIB.
+/// reordered, but for End-of-RIB and the marks of a route refresh.
 pub(super) struct Packer<'a> {
     settings: &'a EgressSettings,
     peers: &'a Peers,
@@ -33,14 +35,12 @@ impl<'a> Packer<'a> {
     }
 
     /// Announces prefixes with a path to all members but its source.
-    pub(super) fn announce<F: Family>(&mut self, path: Handle, run: &[(Handle, Prefix<F>)], paths: &Paths) {
+    pub(super) fn announce<N: Nlri>(&mut self, path: Handle, run: &[(Handle, N)], paths: &Paths) {
         let prefixes = || run.iter().map(|item| item.1);
         let Some(path) = paths.get(path) else { return };
         let Some(source) = self.peers.get(&path.source) else { return };
         self.attributes.clear();
-        export::attributes(self.settings, source, path, &mut self.attributes);
-        let received = path.attrs.next_hop();
-        let next_hop = export::next_hop(self.settings, source, F::AFI, received, path.next_hop);
+        let next_hop = export::form(self.settings, source, N::Family::AFI, path, &mut self.attributes);
         let max = usize::from(self.settings.max_message);
         let attributes = &self.attributes;
         self.everyone.write(Some(source.id), |bytes, counters| {
@@ -64,20 +64,20 @@ impl<'a> Packer<'a> {
     }
 
     /// Withdraws prefixes from all but `except`.
-    pub(super) fn withdraw<F: Family>(
+    pub(super) fn withdraw<N: Nlri>(
         &mut self,
         except: Option<PeerId>,
-        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+        prefixes: impl ExactSizeIterator<Item = N>,
     ) {
         let max = usize::from(self.settings.max_message);
         self.everyone.write(except, |bytes, counters| withdraw(prefixes, max, bytes, counters));
     }
 
     /// Withdraws prefixes from one receiver.
-    pub(super) fn withdraw_from<F: Family>(
+    pub(super) fn withdraw_from<N: Nlri>(
         &mut self,
         peer: PeerId,
-        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+        prefixes: impl ExactSizeIterator<Item = N>,
     ) {
         let max = usize::from(self.settings.max_message);
         let mut sink = Sink::new(self.to.iter().copied().filter(|receiver| receiver.peer == peer).collect());
@@ -87,13 +87,26 @@ impl<'a> Packer<'a> {
 
     /// Ends the first table of a family, after all earlier messages.
     pub(super) fn end_of_rib(&mut self, afi: Afi) {
-        let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
-        self.others.push(before);
-        self.everyone.write(None, |bytes, counters| {
+        self.mark(|bytes, counters| {
             build::end_of_rib(afi, bytes);
             counters.messages += 1;
             counters.end_of_rib += 1;
         });
+    }
+
+    /// Marks the begin or the end of a route refresh, after all earlier messages and before all later ones (RFC 7313).
+    pub(super) fn refresh_mark(&mut self, afi: Afi, kind: RefreshKind) {
+        self.mark(|bytes, counters| {
+            RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind }.write(bytes);
+            counters.messages += 1;
+        });
+    }
+
+    /// Adds a message that keeps its place.
+    fn mark(&mut self, write: impl FnOnce(&mut Vec<u8>, &mut Counters)) {
+        let before = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
+        self.others.push(before);
+        self.everyone.write(None, write);
         let marker = std::mem::replace(&mut self.everyone, Sink::new(self.to.clone()));
         self.others.push(marker);
     }
@@ -104,8 +117,8 @@ impl<'a> Packer<'a> {
     }
 }
 
-fn withdraw<F: Family>(
-    prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+fn withdraw<N: Nlri>(
+    prefixes: impl ExactSizeIterator<Item = N>,
     max: usize,
     bytes: &mut Vec<u8>,
     counters: &mut Counters,

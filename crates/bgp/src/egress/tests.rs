@@ -1,11 +1,13 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod add_path;
 mod limits;
+mod refresh;
 mod scope;
 
 use super::*;
 use crate::attr::AttrSet;
-use crate::message::{Change, Changes, NONE};
+use crate::message::{BestPath, Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{
@@ -14,10 +16,10 @@ use ribtide_policy::{
 };
 use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
-use ribtide_wire::bgp::message::{MessageType, frame};
+use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
-use ribtide_wire::bgp::{AsPath, build};
-use std::collections::{BTreeMap, VecDeque};
+use ribtide_wire::bgp::{AsPath, NextHop, build};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 const LOCAL: u32 = 4_200_000_001;
@@ -112,6 +114,10 @@ struct Table {
     routes: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
     ends: [u32; 2],
     messages: u64,
+    /// Of each marked refresh under way, the prefixes that did not come again.
+    unrefreshed: BTreeMap<u16, BTreeSet<AnyPrefix>>,
+    /// The marks of refreshes that came.
+    marks: Vec<(u16, RefreshKind)>,
 }
 
 impl Table {
@@ -119,6 +125,12 @@ impl Table {
         let max = usize::from(info.egress.max_message);
         while !bytes.is_empty() {
             let frame = frame(bytes, max).unwrap().expect("chunks hold whole messages");
+            if frame.kind == MessageType::RouteRefresh {
+                self.mark(RouteRefresh::parse(frame.body).unwrap());
+                self.messages += 1;
+                bytes = &bytes[frame.total_len..];
+                continue;
+            }
             assert_eq!(frame.kind, MessageType::Update);
             let context = UpdateContext {
                 four_octet_as: info.egress.four_octet_as,
@@ -143,13 +155,38 @@ impl Table {
             }
             for_each_family!(F => {
                 for prefix in update.withdrawn::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.remove(&prefix.any());
                 }
                 for prefix in update.announced::<F>() {
+                    self.refreshed(prefix.any());
                     self.routes.insert(prefix.any(), (attributes.clone(), update.next_hop::<F>().unwrap()));
                 }
             });
             bytes = &bytes[frame.total_len..];
+        }
+    }
+}
+
+impl Table {
+    /// The begin or end of a refresh: what does not come between them is gone (RFC 7313 section 4).
+    fn mark(&mut self, RouteRefresh { afi, safi, kind }: RouteRefresh) {
+        assert_eq!((safi, self.ends[usize::from(afi == 2)]), (1, 1), "a mark follows End-of-RIB");
+        self.marks.push((afi, kind));
+        if kind == RefreshKind::Begin {
+            let of_family = |prefix: &AnyPrefix| prefix.afi() as u16 == afi;
+            self.unrefreshed.insert(afi, self.routes.keys().copied().filter(of_family).collect());
+            return;
+        }
+        assert_eq!(kind, RefreshKind::End);
+        for prefix in self.unrefreshed.remove(&afi).expect("an end follows a begin") {
+            self.routes.remove(&prefix);
+        }
+    }
+
+    fn refreshed(&mut self, prefix: AnyPrefix) {
+        if let Some(left) = self.unrefreshed.get_mut(&(prefix.afi() as u16)) {
+            left.remove(&prefix);
         }
     }
 }
@@ -176,6 +213,15 @@ fn joined(infos: &[PeerInfo]) -> Worker {
     }
     assert!(!worker.flush(Flush::All, 1000, &mut Vec::new()));
     worker
+}
+
+/// What the page of a member's Adj-RIB-Out with this prefix has.
+fn paged(worker: &mut Worker, peer: PeerId, prefix: AnyPrefix, best: &BestPath) -> Option<Advertised> {
+    let page = match prefix {
+        AnyPrefix::V4(prefix) => worker.adj_rib_out(peer, &[(prefix, best.clone())]),
+        AnyPrefix::V6(prefix) => worker.adj_rib_out(peer, &[(prefix, best.clone())]),
+    };
+    page?.pop()?
 }
 
 fn flushed(worker: &mut Worker) -> Vec<Write> {
@@ -466,7 +512,7 @@ fn explanation_has_reasons_as_sentences() {
         ]
     );
     let best = BestPath { attrs: plain(), source: PeerId(10) };
-    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best);
+    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best, &RankedBatch::default());
     let sent = |e: &Export| (e.members, e.sent);
     // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
     // the one without IPv4 next hop; the client and the other external one with the policy.
@@ -853,7 +899,7 @@ impl Harness {
             }
             Step::Refresh(peer, six) => {
                 let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
-                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi));
+                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi, peer.is_multiple_of(2)));
             }
             Step::Policy(peer, policy) => {
                 let info = &mut self.infos[usize::from(peer)];
@@ -909,6 +955,12 @@ impl Harness {
             let table = self.tables.remove(&receiver).unwrap_or_default();
             let view = self.worker.member(info.id).unwrap();
             prop_assert!(!view.joining);
+            prop_assert!(table.unrefreshed.is_empty(), "a refresh has no end");
+            prop_assert!(
+                table.marks.is_empty() || at.is_multiple_of(2),
+                "marks that peer {} does not know",
+                at
+            );
             prop_assert_eq!(table.messages, view.counters.messages);
             prop_assert_eq!(
                 table.ends,
@@ -927,8 +979,12 @@ impl Harness {
                 });
                 counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
                 prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
-                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
-                prop_assert_eq!(derived.is_some(), table.routes.contains_key(&prefix));
+                // Both views of the Adj-RIB-Out are what the member holds.
+                let explained = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
+                let paged = best.and_then(|b| paged(&mut self.worker, info.id, prefix, b));
+                prop_assert_eq!(&explained, &paged);
+                let derived = paged.map(|a| (a.attributes, a.next_hop));
+                prop_assert_eq!(derived.as_ref(), table.routes.get(&prefix));
             }
             prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);
         }

@@ -15,7 +15,7 @@ mod open;
 mod tests;
 
 use crate::peer::FamilySet;
-pub use open::{Negotiated, PeerRestart, Settings};
+pub use open::{Negotiated, OwnRestart, PeerRestart, Settings};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error, open as open_error};
@@ -65,6 +65,9 @@ pub enum Event<'a> {
     Start,
     /// The operator disables it; the peer gets this Cease.
     Stop(Notification),
+    /// We are about to restart. An established peer that retains our routes meanwhile gets no NOTIFICATION, which would make it
+    /// remove them without N (RFC 4724 section 4); any other gets this Cease.
+    Restart(Notification),
     /// The operator resets the session; the peer gets this Cease.
     Reset(Notification),
     /// An obstacle prevents a session until [`Event::Release`].
@@ -305,6 +308,11 @@ impl Peer {
         &self.settings
     }
 
+    /// Sets what later OPENs say of restarts of ours.
+    pub fn set_own_restart(&mut self, own_restart: Option<OwnRestart>) {
+        self.settings.own_restart = own_restart;
+    }
+
     /// The state of the most advanced connection.
     pub fn state(&self) -> State {
         let of = |c: &Connection| match c.phase {
@@ -408,6 +416,17 @@ impl Peer {
                 }
             }
             Event::Stop(cease) => self.stop(cease, Mode::Stopped, now, out),
+            Event::Restart(cease) => {
+                if let Some(side) = self.established_side().filter(|_| self.is_helped()) {
+                    self.end(
+                        side,
+                        End::Lost("ribtide restarts, and the peer retains its routes".into()),
+                        now,
+                        out,
+                    );
+                }
+                self.stop(cease, Mode::Stopped, now, out);
+            }
             Event::Reset(cease) => {
                 if self.mode != Mode::Stopped {
                     self.stop(cease, Mode::Running, now, out);
@@ -704,6 +723,12 @@ impl Peer {
         let Some(other) = self.settings.other_asn(refused) else { return false };
         self.local_asn = other;
         true
+    }
+
+    /// Whether the peer of the established session retains our routes while we restart: both sent the capability, and ours has
+    /// families.
+    pub fn is_helped(&self) -> bool {
+        self.settings.own_restart.is_some() && self.negotiated().is_some_and(|n| n.restart.is_some())
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Connection> {

@@ -34,8 +34,23 @@ pub struct Settings {
     pub role_strict: bool,
     /// Whether the peer's routes are retained while it restarts (RFC 4724, RFC 8538).
     pub graceful_restart: bool,
+    /// What the peer is to know of restarts of ours; `None`: it is not to retain our routes.
+    pub own_restart: Option<OwnRestart>,
     /// Of the families that we offer, those in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
+    /// Those in which we can send several.
+    pub add_path_send: FamilySet,
+}
+
+/// Restarts of ours, as OPEN tells a peer of them (RFC 4724 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnRestart {
+    /// The seconds in which we have a session again, at most [`GracefulRestart::TIME_MAX`].
+    pub time: u16,
+    /// R: we have restarted, and the peer must not wait for our End-of-RIB.
+    pub restarted: bool,
+    /// F: the families whose forwarding has lasted since the peer was sent our routes.
+    pub forwarding: FamilySet,
 }
 
 /// The negotiated values of a session.
@@ -57,12 +72,16 @@ pub struct Negotiated {
     pub extended_message: bool,
     /// Whether the peer understands ROUTE-REFRESH (RFC 2918).
     pub route_refresh: bool,
+    /// Whether it also marks the begin and end of a refresh, and understands that of ours (RFC 7313).
+    pub enhanced_refresh: bool,
     /// The peer's role, if both sides sent one (RFC 9234).
     pub role: Option<Role>,
     /// What the peer says of its restart, if both sides sent that capability (RFC 4724).
     pub restart: Option<PeerRestart>,
     /// The families in which the peer sends path identifiers (RFC 7911 section 4).
     pub path_ids: FamilySet,
+    /// The families in which we send path identifiers.
+    pub sent_path_ids: FamilySet,
 }
 
 /// The graceful restart capability of a peer, as far as it concerns the session.
@@ -126,12 +145,22 @@ impl Settings {
             capabilities.push(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
         }
         capabilities.push(Capability::RouteRefresh);
+        capabilities.push(Capability::EnhancedRouteRefresh);
         capabilities.push(Capability::ExtendedMessage);
         capabilities.extend(self.role.map(|role| Capability::Role(role as u8)));
+        let mut restart_families = Vec::new();
         if self.graceful_restart {
             // Without families: we retain the peer's routes, and it is not to retain ours (RFC 4724 section 3).
-            let families = RestartFamilies::default();
-            let ours = GracefulRestart { restarting: false, notification: true, time: 0, families };
+            let (mut restarting, mut time) = (false, 0);
+            if let Some(own) = self.own_restart {
+                (restarting, time) = (own.restarted, own.time);
+                for afi in FAMILIES.into_iter().filter(|afi| self.families.has(*afi)) {
+                    let forwarding = own.forwarding.has(afi);
+                    RestartFamilies::push(&mut restart_families, afi as u16, Safi::Unicast as u8, forwarding);
+                }
+            }
+            let families = RestartFamilies::new(&restart_families);
+            let ours = GracefulRestart { restarting, notification: true, time, families };
             capabilities.push(Capability::GracefulRestart(ours));
         }
         capabilities.push(Capability::FourOctetAs(asn));
@@ -139,10 +168,10 @@ impl Settings {
             afi: afi as u16,
             safi: Safi::Unicast as u8,
             receive: self.families.and(self.add_path_receive).has(afi),
-            send: false,
+            send: self.families.and(self.add_path_send).has(afi),
         });
         let mut buf = Vec::new();
-        if add_path.iter().any(|family| family.receive) {
+        if add_path.iter().any(|family| family.receive || family.send) {
             capabilities.push(Capability::AddPath(AddPath::new(&add_path, &mut buf)));
         }
         let mut message = Vec::with_capacity(64);
@@ -192,8 +221,9 @@ impl Settings {
         let mut multiprotocol = false;
         let mut roles = Vec::new();
         let mut restart = None;
-        let mut path_ids = FamilySet::default();
-        let (mut four_octet_as, mut extended_message, mut route_refresh) = (false, false, false);
+        let (mut path_ids, mut sent_path_ids) = (FamilySet::default(), FamilySet::default());
+        let (mut four_octet_as, mut extended_message) = (false, false);
+        let (mut route_refresh, mut enhanced_refresh) = (false, false);
         for capability in open.capabilities() {
             match capability {
                 Capability::Multiprotocol { afi, safi } => {
@@ -207,14 +237,16 @@ impl Settings {
                 Capability::FourOctetAs(_) => four_octet_as = true,
                 Capability::ExtendedMessage => extended_message = true,
                 Capability::RouteRefresh => route_refresh = true,
+                Capability::EnhancedRouteRefresh => enhanced_refresh = true,
                 Capability::Role(role) => roles.push(role),
                 // Of several, the last one counts (RFC 4724 section 3).
                 Capability::GracefulRestart(theirs) if self.graceful_restart => restart = Some(theirs),
                 // Of several for a family the last counts.
                 Capability::AddPath(add_path) => {
-                    for AddPathFamily { afi, safi, send, .. } in add_path.families() {
+                    for AddPathFamily { afi, safi, send, receive } in add_path.families() {
                         if let (Some(afi), 1) = (Afi::from_u16(afi), safi) {
                             path_ids.set(afi, send);
+                            sent_path_ids.set(afi, receive);
                         }
                     }
                 }
@@ -243,9 +275,11 @@ impl Settings {
             four_octet_as,
             extended_message,
             route_refresh,
+            enhanced_refresh,
             role,
             restart: restart.map(|theirs| PeerRestart::new(&theirs, families)),
             path_ids: families.and(self.add_path_receive).and(path_ids),
+            sent_path_ids: families.and(self.add_path_send).and(sent_path_ids),
         })
     }
 
@@ -292,7 +326,9 @@ mod tests {
             role: None,
             role_strict: false,
             graceful_restart: true,
+            own_restart: None,
             add_path_receive: FamilySet::default(),
+            add_path_send: FamilySet::default(),
         }
     }
 
@@ -331,6 +367,7 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            enhanced_refresh: true,
             role: None,
             restart: Some(PeerRestart {
                 restarting: false,
@@ -340,6 +377,7 @@ mod tests {
                 forwarding: FamilySet::default(),
             }),
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         assert_eq!(n, expected);
     }
@@ -409,8 +447,8 @@ mod tests {
         let n = negotiate(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
         assert_eq!(n.families, FamilySet { ipv4: true, ipv6: false });
         assert_eq!(
-            (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh),
-            (0, false, false, false)
+            (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh, n.enhanced_refresh),
+            (0, false, false, false, false)
         );
     }
 
@@ -438,6 +476,29 @@ mod tests {
         let body = frame(&open, MAX_LEN).unwrap().unwrap().body;
         let is_restart = |c: &Capability<'_>| matches!(c, Capability::GracefulRestart(_));
         assert!(!Open::parse(body).unwrap().capabilities().any(|c| is_restart(&c)), "off sends none");
+    }
+
+    /// RFC 4724 section 3: every family that we offer, with F where forwarding has lasted, and R after a restart alone.
+    #[test]
+    fn our_restart_has_the_families_of_open_and_r_and_f_as_they_are() {
+        let v4 = FamilySet { ipv4: true, ipv6: false };
+        let peer = Settings { peer_asn: None, local_asn: 65009, ..theirs() };
+        for (restarted, forwarding) in [(true, v4), (false, FamilySet::ALL), (true, FamilySet::default())] {
+            let own = OwnRestart { time: 90, restarted, forwarding };
+            let ours = Settings { own_restart: Some(own), ..settings() };
+            let expected = PeerRestart {
+                restarting: restarted,
+                notification: true,
+                time: 90,
+                families: FamilySet::ALL,
+                forwarding,
+            };
+            assert_eq!(negotiate(&peer, &ours.first_open()).unwrap().restart, Some(expected));
+            let ours = Settings { families: v4, ..ours };
+            assert_eq!(negotiate(&peer, &ours.first_open()).unwrap().restart.unwrap().families, v4);
+            let off = Settings { graceful_restart: false, ..ours };
+            assert_eq!(negotiate(&peer, &off.first_open()).unwrap().restart, None);
+        }
     }
 
     #[test]
@@ -498,6 +559,21 @@ mod tests {
             };
             parsed.capabilities().find_map(of)
         };
+        let sender = |families, add_path_receive, add_path_send| Settings {
+            add_path_send,
+            ..ours(families, add_path_receive)
+        };
+        for (ours, received, sent_path_ids) in [
+            (sender(both, none, both), &[(1, 1, true, false), (2, 1, true, true)][..], both),
+            (sender(both, both, ipv4), &[(1, 1, true, true), (2, 1, true, true)], ipv4),
+            (sender(ipv4, none, both), &[(1, 1, true, false), (2, 1, true, false)], ipv4),
+            (sender(both, none, both), &[(1, 1, false, true), (2, 1, false, true)], none),
+            (ours(both, both), &[(1, 1, true, true)], none),
+        ] {
+            assert_eq!(negotiate(&ours, &open(received)).unwrap().sent_path_ids, sent_path_ids);
+        }
+        assert_eq!(offered(&sender(both, ipv4, both)), Some(vec![(1, true, true), (2, false, true)]));
+        assert_eq!(offered(&sender(ipv4, none, both)), Some(vec![(1, false, true)]));
         assert_eq!(offered(&ours(both, both)), Some(vec![(1, true, false), (2, true, false)]));
         assert_eq!(offered(&ours(ipv4, both)), Some(vec![(1, true, false)]));
         assert_eq!(offered(&ours(both, none)), None);

@@ -21,7 +21,9 @@ fn settings(id: u8, passive: bool) -> Settings {
         role: None,
         role_strict: false,
         graceful_restart: false,
+        own_restart: None,
         add_path_receive: FamilySet::default(),
+        add_path_send: FamilySet::default(),
     }
 }
 

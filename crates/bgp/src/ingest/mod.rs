@@ -12,6 +12,7 @@ mod originate;
 mod peer;
 mod received;
 mod recent;
+mod refresh;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ use import::Import;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
 pub use received::{KeptRoute, ReceivedView};
-use received::{Received, origin_of};
+use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
 use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family};
@@ -153,8 +154,11 @@ impl Ingest {
     #[inline(always)]
     fn routes<N: SessionNlri>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
         let afi = N::Family::AFI;
-        let IngestPeer { info, settings, context, counters, accepted, received } = peer;
+        let IngestPeer { info, settings, context, counters, accepted, received, refreshed } = peer;
         let announced = || update.announced_nlri::<N>();
+        if refresh::any(refreshed) {
+            refresh::note::<N>(refreshed, update);
+        }
         if !info.families.has(afi) {
             let withdrawn = update.withdrawn_nlri::<N>().count();
             counters.ignored += (withdrawn + announced().count()) as u64;
@@ -205,10 +209,12 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         let source = info.source();
-        let validation = settings
-            .import
-            .tests_validity()
-            .then(|| Validation { vrps, origin: origin_of(content.attributes(), info.egress.local_asn) });
+        let validation = settings.import.tests_rpki().then(|| {
+            let attributes = content.attributes();
+            let rule = context.path_rule().filter(|_| settings.import.tests_path());
+            let path = rule.map(|rule| vrps.aspas().verify(path_of(attributes), &rule));
+            Validation { vrps, origin: origin_of(attributes, info.egress.local_asn), path }
+        });
         let mut result =
             import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
         let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {

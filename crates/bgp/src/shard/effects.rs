@@ -1,11 +1,17 @@
 //! The effects of handled messages, in the order of events.
 
 use crate::attr::AttrSet;
-use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, TrackedNextHop};
+use crate::message::{
+    BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
+};
 use crate::peer::{FeedKind, PeerId};
-use ribtide_prefix::{Family, Map, Prefix};
+use ribtide_prefix::{AnyPrefix, Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+
+/// Ranked paths in a batch, at most, but those of its last change: about as many bytes as a batch of best paths has. The
+/// queue of a worker is bounded in batches.
+const RANKED_BATCH_MAX: usize = 8192;
 
 /// Collects the effects of one or more messages; [`ShardOut::take`] hands them over. Batches grow until then.
 #[derive(Default)]
@@ -31,6 +37,21 @@ pub struct Effects {
     pub next_hops: Vec<(TrackedNextHop, bool)>,
     /// Ended sessions without a path in this shard.
     pub purged: Vec<(PeerId, u32)>,
+    /// Paths of lasting sessions that went without a withdrawal, for stations.
+    pub removed: Vec<Removed>,
+}
+
+/// A path that its peer left out of a route refresh (RFC 7313).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removed {
+    /// The peer.
+    pub peer: PeerId,
+    /// The number of its session.
+    pub session: u32,
+    /// The prefix.
+    pub prefix: AnyPrefix,
+    /// The path identifier; 0 without one.
+    pub path_id: u32,
 }
 
 /// Indices in the last batch of paths whose attribute set entered it with another source.
@@ -41,7 +62,9 @@ pub(super) type Others = Map<(usize, PeerId), u32>;
 pub enum ToEgress {
     /// Changes, for every worker.
     All(BestBatch),
-    /// A part of a dump, always [`EgressIn::Dump`], for the worker that requested it.
+    /// Changes of ranked paths, for the workers that need these.
+    Ranked(RankedBatch),
+    /// A part of a dump, [`EgressIn::Dump`] or [`EgressIn::RankedDump`], for the worker that requested it.
     One(u32, EgressIn),
 }
 
@@ -58,13 +81,14 @@ impl ShardOut {
 
     /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
-        let Effects { egress, feed, next_hops, purged } = &self.effects;
+        let Effects { egress, feed, next_hops, purged, removed } = &self.effects;
         egress.is_empty()
             && feed.sets.is_empty()
             && feed.changes.v4.is_empty()
             && feed.changes.v6.is_empty()
             && next_hops.is_empty()
             && purged.is_empty()
+            && removed.is_empty()
     }
 
     /// Returns the effects since the last call.
@@ -83,7 +107,7 @@ impl ShardOut {
             self.effects.egress.push(ToEgress::All(BestBatch::default()));
         }
         match self.effects.egress.last_mut() {
-            Some(ToEgress::All(batch)) => index(&mut self.others, batch, attrs, source, noted),
+            Some(ToEgress::All(batch)) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
             _ => NONE,
         }
     }
@@ -95,6 +119,26 @@ impl ShardOut {
         if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
             batch.changes.get_mut::<F>().push(Change { prefix, old, new });
         }
+    }
+
+    /// The batch of ranked paths for more changes, and its indices of paths of other sources.
+    pub(super) fn ranked(&mut self) -> Option<(&mut RankedBatch, &mut Others)> {
+        let has_room = |batch: &RankedBatch| batch.ranked.len() < RANKED_BATCH_MAX;
+        if !matches!(self.effects.egress.last(), Some(ToEgress::Ranked(batch)) if has_room(batch)) {
+            self.others.clear();
+            self.effects.egress.push(ToEgress::Ranked(RankedBatch::default()));
+        }
+        self.len += 1;
+        match self.effects.egress.last_mut() {
+            Some(ToEgress::Ranked(batch)) => Some((batch, &mut self.others)),
+            _ => None,
+        }
+    }
+
+    /// Adds a part of a dump of ranked paths.
+    pub(super) fn ranked_dump(&mut self, worker: u32, token: u64, batch: RankedBatch, last: bool) {
+        self.len += batch.changes.v4.len() + batch.changes.v6.len();
+        self.effects.egress.push(ToEgress::One(worker, EgressIn::RankedDump { token, batch, last }));
     }
 
     /// Whether a RIB manager tracks next hops.
@@ -135,6 +179,11 @@ impl ShardOut {
         self.effects.egress.push(ToEgress::One(worker, EgressIn::Dump { token, batch, last }));
     }
 
+    /// A path went because of a route refresh.
+    pub(super) fn removed(&mut self, removed: Removed) {
+        self.effects.removed.push(removed);
+    }
+
     pub(super) fn purged(&mut self, peer: PeerId, session: u32) {
         self.effects.purged.push((peer, session));
     }
@@ -145,7 +194,7 @@ impl ShardOut {
     }
 }
 
-/// The index of a path in `batch`; adds the path if it is new there.
+/// The index of a path in those of a batch; adds the path if it is new there.
 ///
 /// A batch keeps its sets alive, so an address names one set. The first path with a set is noted
 /// beside the set, and a check against the batch shows whether the note holds. Only paths of other
@@ -153,16 +202,16 @@ impl ShardOut {
 /// twice, which costs one entry.
 pub(super) fn index(
     others: &mut Others,
-    batch: &mut BestBatch,
+    paths: &mut Vec<BestPath>,
     attrs: &AttrSet,
     source: PeerId,
     noted: &mut u32,
 ) -> u32 {
-    let first = batch.paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
+    let first = paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
     let first = first.map(|path| path.source);
     let mut join = || {
-        batch.paths.push(BestPath { attrs: attrs.clone(), source });
-        (batch.paths.len() - 1) as u32
+        paths.push(BestPath { attrs: attrs.clone(), source });
+        (paths.len() - 1) as u32
     };
     match first {
         Some(first) if first == source => *noted,

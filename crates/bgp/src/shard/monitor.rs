@@ -5,11 +5,12 @@
 
 use super::effects::{Others, index};
 use super::paths::Path;
-use super::{Core, Shard};
+use super::ranked::RankedPart;
+use super::{Core, Removed, Shard};
 use crate::attr::AttrSet;
-use crate::message::{BestBatch, Change, NONE, RouteOp, UpdateBatch};
+use crate::message::{BestBatch, Change, NONE, RankedBatch, RouteOp, UpdateBatch, by_family};
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix};
+use ribtide_prefix::{AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ pub struct PageViews {
     pub accepted: bool,
     /// The advertised best paths.
     pub best: bool,
+    /// The ranked paths that workers know. The caller sends what is due of them before
+    /// ([`Shard::send_ranked`]).
+    pub ranked: bool,
 }
 
 /// A prefix and its paths.
@@ -43,6 +47,8 @@ pub struct MonitorPage {
     pub accepted: Vec<UpdateBatch>,
     /// Best paths; `old` is always [`NONE`].
     pub best: BestBatch,
+    /// Ranked paths, without former ones.
+    pub ranked: RankedBatch,
     /// The hash to continue from; `None`: this was the last page.
     pub next: Option<u32>,
 }
@@ -59,6 +65,7 @@ impl Shard {
     ) -> MonitorPage {
         let mut accepted: BTreeMap<(u16, u32), Vec<Prefix<F>>> = BTreeMap::new();
         let (mut best, mut others) = (BestBatch::default(), Others::default());
+        let mut ranked = RankedPart::default();
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical % LOGICAL_SHARDS)];
         let next = table.walk(from, &mut budget, &mut self.core, Core::prefetch_best, |core, route| {
             if views.accepted {
@@ -72,12 +79,15 @@ impl Shard {
             {
                 let source = core.sessions.get(path.session).info.id;
                 let (attrs, noted) = core.attrs.in_batch(path.attrs);
-                let new = index(&mut others, &mut best, attrs, source, noted);
+                let new = index(&mut others, &mut best.paths, attrs, source, noted);
                 best.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
+            }
+            if views.ranked {
+                core.page_list(route, &mut ranked);
             }
             true
         });
-        MonitorPage { accepted: self.core.batches_of(accepted), best, next }
+        MonitorPage { accepted: self.core.batches_of(accepted), best, ranked: ranked.batch, next }
     }
 
     /// The paths of a logical shard from the hash `from` on, about `budget` slots of its table, and the hash to
@@ -119,6 +129,24 @@ impl Shard {
         let number = self.core.sessions.number(peer, session);
         number.is_some_and(|number| self.core.sessions.get(number).is_monitored())
     }
+}
+
+/// Removed paths as withdrawals of their sessions, in order.
+pub fn withdrawals(removed: &[Removed]) -> Vec<UpdateBatch> {
+    let same = |a: &Removed, b: &Removed| (a.peer, a.session) == (b.peer, b.session);
+    let batch = |run: &[Removed]| {
+        let first = run.first()?;
+        let op =
+            |path: &Removed| RouteOp { attrs: None, path_id: path.path_id, afi: path.prefix.afi(), count: 1 };
+        let prefixes: Vec<AnyPrefix> = run.iter().map(|path| path.prefix).collect();
+        Some(UpdateBatch {
+            peer: first.peer,
+            session: first.session,
+            ops: run.iter().map(op).collect(),
+            prefixes: by_family(&prefixes),
+        })
+    };
+    removed.chunk_by(same).filter_map(batch).collect()
 }
 
 impl Core {

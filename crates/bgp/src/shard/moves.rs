@@ -19,6 +19,7 @@
 
 use super::cut::Cut;
 use super::paths::Path;
+use super::ranked::List;
 use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
@@ -46,6 +47,11 @@ pub struct Moved {
     routes: Families<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
+    /// Whether workers get ranked paths, and the lists that they know.
+    ranked: bool,
+    lists: Families<Lists>,
+    /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
+    refreshed: Vec<(u16, AnyPrefix, u32)>,
 }
 
 /// An attribute set, the path identifier that it came with, and the prefix of its paths if that
@@ -53,6 +59,11 @@ pub struct Moved {
 type MovedSet = (AttrSet, u32, Option<AnyPrefix>);
 
 per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
+
+per_family!(
+    #[derive(Debug)]
+    struct Lists<F> = Vec<(Prefix<F>, List)>
+);
 
 per_family! {
     /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
@@ -72,6 +83,9 @@ impl Moved {
             paths: Vec::new(),
             routes: Families::default(),
             gated: Families::default(),
+            ranked: false,
+            lists: Families::default(),
+            refreshed: Vec::new(),
         }
     }
 
@@ -128,7 +142,7 @@ impl Shard {
     /// the part first, with effects in `out`. The move itself reports only next hops that went out
     /// of use. Tables keep their memory until [`Shard::shrink_table`].
     pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
-        let mut moved = Moved::new(logical);
+        let mut moved = Moved { ranked: self.core.ranked.is_on(), ..Moved::new(logical) };
         let mut sessions = Map::default();
         let mut left = paths.max(1);
         for_each_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
@@ -161,6 +175,7 @@ impl Shard {
         }
         self.work_on::<F>(moved.logical, from, end, out);
         let Shard { tables, core, .. } = self;
+        let mut lists = core.take_lists::<F>(logical, from, end, out);
         let routes = tables.get_mut::<F>()[logical].drain(from, end);
         let (mut hops, mut gone, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         for route in &routes {
@@ -175,6 +190,12 @@ impl Shard {
                 let session = moved.session(path.session, sessions, core);
                 moved.paths.push(Path { attrs, session, ..*path });
                 core.sessions.counts::<F>(path.session).paths -= 1;
+                if !core.refreshes.is_empty() {
+                    let path_id = core.attrs.path_id(path.attrs);
+                    if core.refreshes.take::<F>(path.session, (route.prefix(), path_id)) {
+                        moved.refreshed.push((session, route.prefix().any(), path_id));
+                    }
+                }
             }
             let row = (route.prefix(), route.len() as u32, (route.selected() as u32, route.is_usable()));
             moved.routes.get_mut::<F>().push(row);
@@ -191,19 +212,42 @@ impl Shard {
             }
             route.clear(&mut core.paths);
         }
+        let listed: Vec<Path> = lists.iter().flat_map(|(_, list)| list.iter().copied()).collect();
+        for path in lists.iter_mut().flat_map(|(_, list)| list) {
+            hops.push(core.attrs.hop_number(path.attrs));
+            let attrs = moved.index(path.attrs, core);
+            *path = Path { attrs, session: moved.session(path.session, sessions, core), ..*path };
+        }
+        *moved.lists.get_mut::<F>() = lists;
         hops.sort_unstable();
         hops.dedup();
         moved.next_hops.extend(hops.into_iter().flat_map(|hop| core.attrs.hops.known(hop)));
         // The state of a next hop is removed with its last path, so release follows the notes.
         gone.into_iter().for_each(|path| core.release::<F>(path));
         gated.into_iter().for_each(|advertised| core.release_advertised(advertised));
+        core.release_moved_list(&listed);
     }
 
     /// Adopts a part of a logical shard. Reports next hops that came into use, and changes only
     /// where this shard has later knowledge: ended sessions are purged later, and routes reselected
     /// if a next hop has another state here.
     pub fn adopt(&mut self, moved: Moved, out: &mut ShardOut) {
-        let Moved { logical, sessions, attrs, next_hops, mut paths, mut routes, mut gated, .. } = moved;
+        let Moved {
+            logical,
+            sessions,
+            attrs,
+            next_hops,
+            mut paths,
+            mut routes,
+            mut gated,
+            ranked,
+            mut lists,
+            refreshed,
+            end: _,
+        } = moved;
+        if ranked {
+            self.begin_ranked();
+        }
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -224,6 +268,17 @@ impl Shard {
                 rest = others;
             }
         });
+        for_each_family!(F => for (prefix, mut list) in std::mem::take(lists.get_mut::<F>()) {
+            list.iter_mut().for_each(|path| *path = here(*path));
+            self.core.take_list(prefix, &list);
+        });
+        for (session, prefix, path_id) in refreshed {
+            let session = sessions[usize::from(session)];
+            match prefix {
+                AnyPrefix::V4(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+                AnyPrefix::V6(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
+            }
+        }
         for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
             self.take_gated(prefix, advertised.map(here), out);
         });
@@ -247,6 +302,9 @@ impl Shard {
         let logical = usize::from(logical);
         self.tables.v4[logical].reserve(v4);
         self.tables.v6[logical].reserve(v6);
+        for_each_family!(F => if let Some(lists) = self.core.ranked.table::<F>(logical) {
+            lists.reserve(self.tables.get::<F>()[logical].reserved());
+        });
     }
 
     /// Shrinks the tables of a logical shard after its move.
@@ -255,6 +313,10 @@ impl Shard {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             table.unreserve();
             table.shrink_if_sparse();
+            if let Some(lists) = self.core.ranked.table::<F>(usize::from(logical)) {
+                lists.unreserve();
+                lists.shrink_if_sparse();
+            }
         });
     }
 
@@ -266,7 +328,8 @@ impl Shard {
         let number = match number {
             Some(number) => Some(number),
             None if self.core.sessions.latest(peer).is_some_and(|latest| latest >= session) => {
-                self.core.sessions.begin_ended(info)
+                let number = self.core.sessions.begin_ended(info);
+                number.inspect(|number| self.core.refreshes.forget(*number))
             }
             None => {
                 self.peer_up(info, out);
@@ -287,6 +350,9 @@ impl Shard {
         let core = &mut self.core;
         for path in paths {
             core.sessions.counts::<F>(path.session).paths += 1;
+            if !core.refreshes.is_empty() {
+                core.refreshes.adopted::<F>(path.session, (prefix, core.attrs.path_id(path.attrs)));
+            }
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
         }
         let route = Route::of(prefix, &mut core.paths, paths, selected as usize, usable);

@@ -100,6 +100,11 @@ impl Session {
         self.up && !self.ended && !self.originated
     }
 
+    /// Whether it ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended
+    }
+
     /// Whether its paths are retained.
     pub(super) fn is_retained(&self) -> bool {
         self.up && self.ended

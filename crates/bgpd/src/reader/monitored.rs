@@ -1,5 +1,6 @@
 //! What monitors get of a reader: the bytes that it reads, and pages of kept routes.
 
+use super::refresh::Mark;
 use super::{Reader, What};
 use crate::monitor::{KeptPage, MonitorIn, Received, Wanted};
 use ribtide_bgp::peer::{FamilySet, PeerId};
@@ -40,11 +41,12 @@ impl Reader {
         &mut self,
         id: PeerId,
         number: u32,
-        bytes: &[u8],
+        rest: &mut &[u8],
         complete: &mut FamilySet,
-    ) -> Result<(), What> {
+    ) -> Result<Option<Mark>, What> {
         let (at, mut handled) = (SystemTime::now(), Handled::default());
-        let outcome = self.messages(id, number, bytes, complete, Some(&mut handled));
+        let bytes = *rest;
+        let outcome = self.messages(id, number, rest, complete, Some(&mut handled));
         let Some(session) = self.sessions.get(&id) else { return outcome };
         let Handled { end, withdrawn } = handled;
         if end == 0 {
@@ -64,7 +66,8 @@ impl Reader {
         outcome
     }
 
-    /// A session keeps its routes from now on, or no longer.
+    /// A session keeps its routes from now on, or no longer, or other ones than its messages say: what was left out of a
+    /// refresh is gone (RFC 7313).
     #[cold]
     pub(super) fn kept_changed(&mut self) {
         if let (Some(tap), Some(monitor)) = (&self.monitors.bmp, &mut self.monitor)

@@ -49,11 +49,15 @@ pub(super) fn of(bgp: &BgpConfig) -> Keys {
 ///
 /// # Errors
 /// The kernel refused a key; nothing has changed.
-pub(super) fn change<S: ListeningSocket>(listeners: &[S], old: &Keys, new: &Keys) -> io::Result<()> {
-    let outcome = listeners.iter().try_for_each(|listener| replace(listener, old, new));
+pub(super) fn change<'s, S: ListeningSocket + 's>(
+    listeners: impl IntoIterator<Item = &'s S> + Clone,
+    old: &Keys,
+    new: &Keys,
+) -> io::Result<()> {
+    let outcome = listeners.clone().into_iter().try_for_each(|listener| replace(listener, old, new));
     if outcome.is_err() {
         // The kernel accepted these before.
-        listeners.iter().for_each(|listener| drop(replace(listener, new, old)));
+        listeners.into_iter().for_each(|listener| drop(replace(listener, new, old)));
     }
     outcome
 }

@@ -5,7 +5,7 @@ use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
 use crate::monitor::{DownCause, SessionNews, SessionUp};
-use crate::reader::{Attach, Command};
+use crate::reader::{Attach, Command, Marks};
 use mio::Interest;
 use mio::unix::SourceFd;
 use ribtide_bgp::fsm::{Event, Negotiated, Retention, Side};
@@ -98,7 +98,13 @@ impl Sessions {
         let unread = std::mem::take(&mut connection.input);
         let heard = Arc::new(AtomicU64::new(self.clock.now()));
         let peer_info = info.clone();
-        let attach = Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained };
+        let marks = Marks {
+            understood: negotiated.enhanced_refresh,
+            after_end_of_rib: negotiated.restart.is_some(),
+            ..Marks::default()
+        };
+        let attach =
+            Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained, marks };
         let up = Up {
             info: info.clone(),
             side,
@@ -110,6 +116,7 @@ impl Sessions {
             backlog: Backlog::default(),
             initial_done: [false; 2],
             limits: PrefixLimits::default(),
+            refresh_until: [None; 2],
         };
         peer.up = Some(up);
         self.restarted(id, retained);
@@ -147,6 +154,7 @@ impl Sessions {
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
+        self.announce_restarts(id);
     }
 
     /// The established sessions, for a monitor that begins. News that the session thread sent before this call are
@@ -259,6 +267,8 @@ impl Sessions {
             prefix_sid: peer.settings.prefix_sid,
             role: peer.settings.role,
             next_hop,
+            add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
+            client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),
         }
     }

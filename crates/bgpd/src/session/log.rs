@@ -240,9 +240,11 @@ mod tests {
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
+            enhanced_refresh: true,
             role: None,
             restart: None,
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

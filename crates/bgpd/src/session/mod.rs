@@ -17,12 +17,15 @@ mod ids;
 mod interfaces;
 mod keys;
 mod link;
+mod listeners;
 mod log;
 mod max_prefixes;
 mod origination;
 mod outbox;
+mod own_restart;
 mod peer;
 mod reconfiguration;
+mod refresh;
 mod refused;
 mod socket;
 pub mod tcp_ao;
@@ -32,6 +35,8 @@ mod write_queue;
 mod writers;
 
 pub use graceful_restart::RetainedView;
+pub use own_restart::{Deferral, Restarted};
+pub(crate) use own_restart::{defers, is_awaited, is_complete};
 pub use reconfiguration::Neighbors;
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
@@ -47,11 +52,13 @@ use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;
 use keys::Keys;
+use listeners::Listeners;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use origination::Originated;
 use outbox::Outbox;
+use own_restart::OwnRestarts;
 use peer::Peer;
 use ribtide_bfd::Standing;
 use ribtide_bfdd::BfdNews;
@@ -105,7 +112,7 @@ pub(super) struct SessionsBuilder {
     rings: Rings,
     poll: Poll,
     wake: Wake,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
@@ -129,6 +136,8 @@ pub(super) struct Setup<'a> {
     pub(super) asn: u32,
     pub(super) router_id: Ipv4Addr,
     pub(super) bgp: &'a BgpConfig,
+    /// What an earlier run has left, if this is a restart.
+    pub(super) restarted: Option<Restarted>,
     pub(super) interfaces: &'a [InterfaceConfig],
     /// Where the thread runs, if not anywhere.
     pub(super) cpus: Option<Cpus>,
@@ -144,27 +153,7 @@ impl SessionsBuilder {
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
-        let mut listeners = Vec::new();
-        for address in &bgp.listen {
-            let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
-                let cure = match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "run as root, give the binary the capability (setcap cap_net_bind_service+ep), or set bgp.listen to \
-                         a port above 1023"
-                    }
-                    io::ErrorKind::AddrInUse => {
-                        "stop what listens there (`ss -ltnp` names it), or set bgp.listen to another port"
-                    }
-                    _ => "set bgp.listen to an address of this machine",
-                };
-                let message = format!("BGP cannot listen on {address}: {error}; {cure}");
-                io::Error::new(error.kind(), message)
-            })?;
-            keys::change(std::slice::from_ref(&listener), &Keys::default(), &keys::of(bgp))?;
-            let token = Token(LISTENERS + listeners.len());
-            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
-            listeners.push(listener);
-        }
+        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
         let (writes, reports, purged, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
@@ -213,7 +202,7 @@ impl SessionsBuilder {
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
     pub(super) fn listening(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+        self.listeners.addresses()
     }
 
     /// For who feeds a stage that this thread hosts.
@@ -262,6 +251,7 @@ impl SessionsBuilder {
             redistributed: self.redistributed.1,
             originated: Originated::default(),
             down_cause: DownCause::LocalEvent(0),
+            own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
         };
         sessions.originate(&setup.bgp.originate);
         for neighbor in setup.bgp.neighbors.values() {
@@ -281,7 +271,7 @@ impl SessionsBuilder {
 /// The state of the session thread. Ask it through its [`StageHandle`].
 pub struct Sessions {
     poll: Poll,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     clock: Clock,
     asn: u32,
     /// The identifier of our confederation.
@@ -317,6 +307,7 @@ pub struct Sessions {
     originated: Originated,
     /// Why the session ends whose end is under way.
     down_cause: DownCause,
+    own_restarts: OwnRestarts,
 }
 
 impl Sessions {
@@ -393,7 +384,7 @@ impl Sessions {
             self.run_timers();
             rest = hosted.pass();
         }
-        self.close_all();
+        self.close_all(!stop.removes());
     }
 
     /// How long nothing needs to be done unless something happens.
@@ -434,6 +425,7 @@ impl Sessions {
         let asn = self.asn_for(kind);
         let mut peer = Peer::new(id, address, settings, asn, self.router_id, self.clock.now());
         peer.dynamic = dynamic;
+        self.own_restarts.announce(&mut peer, self.clock.now());
         self.peers.insert(id, peer);
         self.by_address.insert(address, id);
         id
@@ -543,7 +535,9 @@ impl Sessions {
                 self.end_limit_wait(id);
             }
             self.end_overdue_retention(id, now);
+            self.end_overdue_refresh(id, now);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
+            self.own_restarts.announce(peer, now);
             let limit = peer.fsm.send_hold();
             let stalled = peer.stalled.zip(limit).is_some_and(|(since, limit)| since + limit <= now);
             self.event(id, if stalled { Event::SendHoldExpired } else { Event::Tick });
@@ -592,6 +586,7 @@ impl Sessions {
         };
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        self.own_restarts.announce(peer, now);
         // RFC 5082 section 3: a packet with a lower TTL is discarded. The SYN is checked before the options are set:
         // with them, the kernel would discard the packets by which such a peer closes the connection.
         let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
@@ -856,7 +851,9 @@ impl Sessions {
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
             What::Limit(event) => self.take_limit(id, event),
-            What::Refresh(afi) => self.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi)),
+            What::Refresh(afi) => self.send_again(id, worker, afi),
+            What::BeginOfRefresh(afi) => self.refresh_begins(id, afi),
+            What::EndOfRefresh(afi) => self.refresh_ends(id, afi),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } => {}
             What::EndOfRib(afi) => {
@@ -867,11 +864,12 @@ impl Sessions {
         }
     }
 
-    /// The process stops: every peer is told.
-    fn close_all(&mut self) {
+    /// The process stops: every peer is told. `restarts`: forwarding goes on, so those that retain our routes do so.
+    fn close_all(&mut self, restarts: bool) {
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
-            self.event(id, Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)));
+            let cease = Notification::cease(cease::ADMIN_SHUTDOWN);
+            self.event(id, if restarts { Event::Restart(cease) } else { Event::Stop(cease) });
         }
         if !self.lingering.is_empty() {
             std::thread::sleep(Duration::from_millis(100));

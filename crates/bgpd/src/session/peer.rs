@@ -58,6 +58,8 @@ pub(super) struct Up {
     pub(super) initial_done: [bool; 2],
     /// The limits of sent prefixes that its worker has.
     pub(super) limits: PrefixLimits,
+    /// When refreshes of the peer's routes have taken too long, IPv4 and IPv6.
+    pub(super) refresh_until: [Option<Millis>; 2],
 }
 
 impl Peer {
@@ -89,7 +91,9 @@ impl Peer {
             role: settings.role,
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
-            add_path_receive: settings.add_path_receive,
+            own_restart: None,
+            add_path_receive: settings.add_path.receive,
+            add_path_send: settings.add_path.send.families(),
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
@@ -181,6 +185,10 @@ impl Peer {
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
         let retained = self.retained.map(|retained| retained.deadline(&self.settings));
-        [self.fsm.next_deadline(), send_hold, self.limits.until(), retained].into_iter().flatten().min()
+        let [four, six] = self.up.as_ref().map_or([None; 2], |up| up.refresh_until);
+        [self.fsm.next_deadline(), send_hold, self.limits.until(), retained, four, six]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

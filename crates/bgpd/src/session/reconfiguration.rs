@@ -4,7 +4,7 @@ use super::peer::Peer;
 use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
-use ribtide_bgp::peer::PeerId;
+use ribtide_bgp::peer::{PeerId, PeerKind};
 use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings, TcpAoConfig};
 use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
@@ -79,7 +79,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         attributes,
         max_prefixes,
         graceful_restart,
-        add_path_receive,
+        add_path,
+        best_path_per_client,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -95,10 +96,12 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
-        && *add_path_receive == old.add_path_receive
+        && add_path.receive == old.add_path.receive
+        && add_path.send.families() == old.add_path.send.families()
         && *password == old.password
         && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
-        && graceful_restart.helper == old.graceful_restart.helper;
+        && graceful_restart.helper == old.graceful_restart.helper
+        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some();
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
         || allowas_in != old.as_numbers.allowas_in
@@ -111,7 +114,9 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let export = *export != old.export
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
-        || remove_private_as != old.as_numbers.remove_private_as;
+        || remove_private_as != old.as_numbers.remove_private_as
+        || add_path.send != old.add_path.send
+        || *best_path_per_client != old.best_path_per_client;
     if !same_session {
         Difference::Session
     } else if import
@@ -141,12 +146,18 @@ impl Sessions {
     /// Applies other neighbours and ranges.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses a key; nothing has changed.
+    /// A sentence when the kernel refuses a key or an address to listen on; only keys of listening sockets may have changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
         tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
-        keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
+        keys::change(self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
+        self.listeners.change(&bgp.listen, &self.keys, &self.poll).map_err(|e| e.to_string())?;
+        let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
+        let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
+        let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;
+        // Both are in OPENs, in attributes that were sent, and in rules for received ones.
+        let resets = |kind: PeerKind| confederation || (cluster_id && kind.is_internal());
         self.ranges.clone_from(&bgp.dynamic);
         let originated = self.originated.is_configured();
         self.originate(&bgp.originate);
@@ -158,7 +169,7 @@ impl Sessions {
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
-            self.renew(bgp, address, id, &mut changed);
+            self.renew(bgp, address, id, &resets, &mut changed);
         }
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
@@ -172,8 +183,15 @@ impl Sessions {
         Ok(changed)
     }
 
-    /// Applies the configuration to an existing neighbour.
-    fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
+    /// Applies the configuration to an existing neighbour. `resets`: peers of this kind take a new session anyway.
+    fn renew(
+        &mut self,
+        bgp: &BgpConfig,
+        address: IpAddr,
+        id: PeerId,
+        resets: &impl Fn(PeerKind) -> bool,
+        changed: &mut Neighbors,
+    ) {
         let Some(peer) = self.peers.get(&id) else { return };
         let configured = bgp.neighbors.get(&address);
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
@@ -183,7 +201,10 @@ impl Sessions {
         };
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
-        let mut takes = difference(&peer.settings, &settings);
+        let mut takes = match resets(settings.kind) {
+            true => Difference::Session,
+            false => difference(&peer.settings, &settings),
+        };
         let kept = peer.up.as_ref().is_some_and(|up| {
             self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
         });
@@ -222,6 +243,7 @@ impl Sessions {
                 peer.description = description;
                 peer.dynamic = configured.is_none();
             }
+            self.announce_restarts(id);
             self.obey(id);
             self.limit_sent(id);
             self.start(id);

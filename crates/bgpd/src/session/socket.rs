@@ -13,12 +13,10 @@ use std::time::Duration;
 /// Backlog of a listening socket.
 const BACKLOG: i32 = 1024;
 
-/// Listens on `address`. An IPv6 wildcard takes IPv4 as well unless an IPv4 wildcard is among `all`.
-pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
+/// Listens on `address`; with `dual_stack`, an IPv6 one takes IPv4 as well.
+pub(super) fn listen(address: SocketAddr, dual_stack: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
-    let dual_stack = address.is_ipv6() && address.ip().is_unspecified() && !all.iter().any(v4_wildcard);
     if address.is_ipv6() {
         socket.set_only_v6(!dual_stack)?;
     }

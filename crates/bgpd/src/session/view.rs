@@ -2,18 +2,17 @@
 
 use super::Sessions;
 use super::graceful_restart::RetainedView;
+use super::own_restart::Deferral;
 use super::peer::Peer;
 use super::refused::RefusedConnections;
 use super::write_queue::WriteQueue;
 use crate::messages::MessageCounts;
-use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, Side, State};
-use ribtide_bgp::message::EgressIn;
-use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, State};
+use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_config::{AsNumbers, MaxPrefixesConfig};
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::Afi;
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::notification::cease;
 use ribtide_wire::bgp::role::Role;
 use std::net::IpAddr;
@@ -107,6 +106,8 @@ pub struct UpView {
     pub sent: MessageCounts,
     /// Whether the peer has sent all its initial routes, IPv4 and IPv6.
     pub initial_done: [bool; 2],
+    /// The seconds for which the peer retains our routes while we restart; `None`: it does not.
+    pub own_restart: Option<u16>,
 }
 
 /// All neighbours together.
@@ -120,6 +121,8 @@ pub struct Totals {
     pub flaps: u64,
     /// Incoming connections that got no session.
     pub refused: RefusedConnections,
+    /// The deferral of the selection of routes after a restart, while there is one.
+    pub deferral: Option<Deferral>,
 }
 
 impl Sessions {
@@ -148,6 +151,7 @@ impl Sessions {
             established: peers.clone().filter(|peer| peer.up.is_some()).count(),
             flaps: peers.map(|peer| peer.fsm.flaps()).sum(),
             refused: self.refused,
+            deferral: self.deferral(),
         }
     }
 
@@ -174,6 +178,7 @@ impl Sessions {
             received: peer.established().map_or_else(MessageCounts::default, |c| c.received),
             sent: peer.established().map_or_else(MessageCounts::default, |c| c.sent),
             initial_done: up.initial_done,
+            own_restart: peer.fsm.settings().own_restart.filter(|_| peer.fsm.is_helped()).map(|own| own.time),
         });
         let age = |e: &LastError| self.clock.now().saturating_sub(e.at);
         NeighborView {
@@ -232,22 +237,12 @@ impl Sessions {
             let (side, worker, families) = (up.side, up.worker, up.info.families);
             let understands = peer.fsm.negotiated().is_some_and(|n| n.route_refresh);
             for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
-                sessions.outbox.send_to_worker(worker, EgressIn::Refresh(id, afi));
+                sessions.send_again(id, worker, afi);
             }
             if understands {
                 sessions.request_routes(id, side, families);
             }
         })
-    }
-
-    /// Requests a route refresh from an established peer (RFC 2918).
-    pub(super) fn request_routes(&mut self, id: PeerId, side: Side, families: FamilySet) {
-        for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
-            let mut message = Vec::new();
-            RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind: RefreshKind::Request }
-                .write(&mut message);
-            self.send(id, side, message);
-        }
     }
 
     fn each(&mut self, address: Option<IpAddr>, mut what: impl FnMut(&mut Sessions, PeerId)) -> usize {

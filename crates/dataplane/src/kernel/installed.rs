@@ -1,8 +1,9 @@
 //! The forwarding state of the kernel, for `route-check`: own routes, and their next-hop objects.
 
+use super::flush::Scope;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
-use ribtide_prefix::{Afi, AnyPrefix, Map};
+use ribtide_prefix::{Afi, AnyPrefix, FamilySet, Map};
 use ribtide_rib::{FibGroup, IfIndex};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;
 use ribtide_wire::netlink::scale_weight;
@@ -149,6 +150,40 @@ pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>>
         }
     }
     Ok(all)
+}
+
+/// The families with own routes in the table of the default VRF. It reads no more of the kernel than the first one of each.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn installed_families(scope: &Scope) -> io::Result<FamilySet> {
+    let protocol = scope.protocol;
+    let mut families = FamilySet::default();
+    // The tables of other VRFs, which come later, have no routes of BGP.
+    let Some((table, _)) = scope.tables.first() else { return Ok(families) };
+    for afi in [Afi::Ipv4, Afi::Ipv6] {
+        // The rest of a dump ends with its socket.
+        let mut socket = Socket::open()?;
+        socket.begin_dump(|out, seq| dump_routes(out, seq, afi, *table, protocol))?;
+        let mut found = false;
+        let is_own = |content: Content<'_>| match content {
+            Content::NewRoute(route) => {
+                route.table == *table && route.protocol == protocol && route.flags & RTM_F_CLONED == 0
+            }
+            _ => false,
+        };
+        while !found {
+            match socket.dump_on(|content| found |= is_own(content)) {
+                // The kernel has no table without routes.
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => break,
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        families = if found { families.with(afi) } else { families };
+    }
+    Ok(families)
 }
 
 /// The forwarding of each next-hop object, for groups that of their members.

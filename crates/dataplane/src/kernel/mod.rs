@@ -32,8 +32,8 @@ mod tests;
 
 use super::InterfaceNews;
 use super::RibChannel;
-use flush::Scope;
-pub use installed::{Forwarding, Installed, Walk, installed, next_hop_objects};
+pub use flush::Scope;
+pub use installed::{Forwarding, Installed, Walk, installed, installed_families, next_hop_objects};
 pub use links::InterfaceWatch;
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};

@@ -2,7 +2,8 @@
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
-    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Session, Stale,
+    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, SentPaths,
+    Session, Stale,
 };
 use ribtide_prefix::Afi;
 use std::collections::BTreeMap;
@@ -23,6 +24,16 @@ pub(super) fn summary(s: &BgpSummary) -> String {
         count(s.rejected_connections, "connection"),
         reasons(&s.rejected_by_reason),
     );
+    if let Some(Restart { awaited, seconds_left }) = &s.restart {
+        out.push_str(&format!(
+            "Restarted: nothing is advertised until {} sent all routes, for {} at most (RFC 4724)\n\n",
+            match awaited {
+                1 => "1 more neighbour has".into(),
+                n => format!("{n} more neighbours have"),
+            },
+            duration(*seconds_left),
+        ));
+    }
     let mut table = Table::new(&["Family", ">Prefixes", ">Paths", ">Active"]);
     for (family, afi) in FAMILIES {
         let of = |count: PerFamilyCount| number(count.of(afi));
@@ -209,7 +220,7 @@ fn session(s: &Session) -> String {
         s.families.join(" "),
         yes(s.four_octet_as),
         yes(s.extended_messages),
-        yes(s.route_refresh),
+        if s.enhanced_route_refresh { "enhanced" } else { yes(s.route_refresh) },
         s.reader_thread,
         s.update_thread,
         s.update_group.as_deref().unwrap_or("-"),
@@ -233,11 +244,18 @@ fn session(s: &Session) -> String {
             ),
         });
     }
+    if let Some(seconds) = s.retains_ours_seconds {
+        let time = duration(seconds);
+        out.push_str(&format!("  Graceful restart of this router: the peer retains our routes for {time}\n"));
+    }
     if !s.add_path_receive.is_empty() {
         out.push_str(&format!(
             "  Several paths of a prefix are received (add-path) in {}\n",
             s.add_path_receive.join(" ")
         ));
+    }
+    for SentPaths { family, paths } in &s.add_path_send {
+        out.push_str(&format!("  Several paths of a prefix are sent (add-path) in {family}: {paths}\n"));
     }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     let received = s.received.map(|received| ("received", received));
@@ -397,13 +415,16 @@ mod tests {
                 four_octet_as: true,
                 extended_messages: false,
                 route_refresh: true,
+                enhanced_route_refresh: true,
                 peer_role: None,
                 graceful_restart: Some(PeerRestart {
                     families: vec!["ipv4-unicast".into()],
                     seconds: 120,
                     notification: true,
                 }),
+                retains_ours_seconds: Some(120),
                 add_path_receive: Vec::new(),
+                add_path_send: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -448,9 +469,10 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Maximum of ipv4-unicast prefixes received: 1,000,000 of 1,000,000, exceeded 1 time; discard
   Local address 192.0.2.9, AS 65001, peer's router ID 1.1.1.1
   Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
-  Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh yes
+  Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh enhanced
   Read by reader-0, sent to by egress-1, update group 1.2, lagging in it
   Graceful restart: ipv4-unicast retained for 2m00s without a session, after a NOTIFICATION too
+  Graceful restart of this router: the peer retains our routes for 2m00s
   Routes             IPv4  IPv6
     accepted    1,000,000     0
     active        900,000     0
@@ -515,6 +537,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             neighbor(&several)
                 .contains("\n  Several paths of a prefix are received (add-path) in ipv4-unicast\n")
         );
+        let sent = SentPaths { family: "ipv6-unicast".into(), paths: "best 2".into() };
+        several.session.as_mut().unwrap().add_path_send = vec![sent];
+        assert!(
+            neighbor(&several)
+                .contains("\n  Several paths of a prefix are sent (add-path) in ipv6-unicast: best 2\n")
+        );
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));
         related.session.as_mut().unwrap().peer_role = Some("provider".into());
@@ -554,6 +582,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             flaps: 1,
             rejected_connections: 4,
             rejected_by_reason: [("low-ttl".into(), 1), ("unknown-address".into(), 3)].into(),
+            restart: None,
             prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
             paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
             active: PerFamilyCount { ipv4: 999, ipv6: 1 },

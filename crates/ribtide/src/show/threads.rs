@@ -42,7 +42,7 @@ pub(super) fn health(all: &[(String, Health)]) -> String {
             HealthState::Ok => "ok",
             HealthState::Degraded => "degraded",
         };
-        if health.stalls.is_empty() && health.faults.is_empty() {
+        if health.stalls.is_empty() {
             table.row([process, state, "", "", "", "", ""].map(Into::<String>::into));
         }
         for s in &health.stalls {
@@ -57,17 +57,9 @@ pub(super) fn health(all: &[(String, Health)]) -> String {
                 or_none(&s.behind),
             ]);
         }
-        for fault in &health.faults {
-            let seconds = number(fault.seconds);
-            let what = fault.what.clone();
-            table.row([process.clone(), state.into(), what, "-".into(), "-".into(), seconds, "-".into()]);
-        }
     }
-    let mut out = table.render();
-    for fault in all.iter().flat_map(|(_, health)| &health.faults) {
-        out.push_str(&format!("{}: {}\n", fault.what, fault.error));
-    }
-    out
+    let faults = all.iter().flat_map(|(process, health)| health.faults.iter().map(move |f| (process, f)));
+    faults.fold(table.render(), |text, (process, f)| format!("{text}{process}: {}: {}\n", f.what, f.why))
 }
 
 /// Settings, queues and repairs of SONiC's daemons.

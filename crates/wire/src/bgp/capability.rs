@@ -16,6 +16,8 @@ mod code {
     pub(super) const FOUR_OCTET_AS: u8 = 65;
     /// Add-path (RFC 7911).
     pub(super) const ADD_PATH: u8 = 69;
+    /// Enhanced route refresh (RFC 7313).
+    pub(super) const ENHANCED_ROUTE_REFRESH: u8 = 70;
 }
 
 /// One capability. Families are as numbered by IANA, since a peer may name any.
@@ -30,6 +32,8 @@ pub enum Capability<'a> {
     },
     /// ROUTE-REFRESH is understood.
     RouteRefresh,
+    /// The begin and end of a route refresh are marked, and understood (RFC 7313).
+    EnhancedRouteRefresh,
     /// Messages of up to 65,535 bytes are understood.
     ExtendedMessage,
     /// The sender's role, one of [`Role`](super::role::Role) or unassigned.
@@ -58,6 +62,7 @@ impl<'a> Capability<'a> {
                 Capability::Multiprotocol { afi: u16::from_be_bytes([*a, *b]), safi: *safi }
             }
             (code::ROUTE_REFRESH, []) => Capability::RouteRefresh,
+            (code::ENHANCED_ROUTE_REFRESH, []) => Capability::EnhancedRouteRefresh,
             (code::EXTENDED_MESSAGE, []) => Capability::ExtendedMessage,
             (code::ROLE, [role]) => Capability::Role(*role),
             (code::GRACEFUL_RESTART, value) => match GracefulRestart::parse(value) {
@@ -85,6 +90,7 @@ impl<'a> Capability<'a> {
                 put(code::MULTIPROTOCOL, &[high, low, 0, safi]);
             }
             Capability::RouteRefresh => put(code::ROUTE_REFRESH, &[]),
+            Capability::EnhancedRouteRefresh => put(code::ENHANCED_ROUTE_REFRESH, &[]),
             Capability::ExtendedMessage => put(code::EXTENDED_MESSAGE, &[]),
             Capability::Role(role) => put(code::ROLE, &[role]),
             Capability::GracefulRestart(GracefulRestart { restarting, notification, time, families }) => {

@@ -109,3 +109,28 @@ fn another_connection_of_a_peer_that_restarts_replaces_its_session() {
     bench.now += 60_000;
     assert_eq!(bench.event(Event::Accepted)[0], collision);
 }
+
+/// A planned restart of ours: a peer that retains our routes sees its connection end, with and without N. Others get the Cease.
+#[test]
+fn a_restart_of_ours_closes_without_a_notification_where_the_peer_helps() {
+    let cease = || Notification::cease(cease::ADMIN_SHUTDOWN);
+    let own = OwnRestart { time: 60, restarted: false, forwarding: FamilySet::ALL };
+    for notification in [false, true] {
+        let mut bench = established(notification);
+        bench.peer.set_own_restart(Some(own));
+        assert!(bench.peer.is_helped());
+        let actions = bench.event(Event::Restart(cease())).to_vec();
+        assert_eq!(actions, [RETAINED, Action::Close(Side::Theirs)]);
+        assert_eq!((bench.state(), bench.peer.stopped()), (State::Idle, true));
+        // It did not ask for help, so the peer knows nothing of a restart.
+        let mut bench = established(notification);
+        let actions = bench.event(Event::Restart(cease())).to_vec();
+        let subcode = if notification { cease::HARD_RESET } else { cease::ADMIN_SHUTDOWN };
+        assert_eq!((&actions[0], notified(&actions[1])), (&GONE, Some((code::CEASE, subcode))));
+    }
+    let mut plain = Bench::established(true);
+    plain.peer.set_own_restart(Some(own));
+    assert!(!plain.peer.is_helped());
+    let actions = plain.event(Event::Restart(cease())).to_vec();
+    assert_eq!(notified(&actions[1]), Some((code::CEASE, cease::ADMIN_SHUTDOWN)));
+}

@@ -1,0 +1,70 @@
+//! Route refreshes whose begin and end a peer marks (RFC 7313 section 4).
+
+use super::{Reader, Report, What};
+use ribtide_bgp::message::ShardIn;
+use ribtide_bgp::peer::{FamilySet, PeerId};
+use ribtide_prefix::Afi;
+use ribtide_wire::bgp::message::RefreshKind;
+
+/// The state of a session about marks of the peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Marks {
+    /// Whether the peer has the capability; else it sends none.
+    pub(crate) understood: bool,
+    /// Whether it has graceful restart: then a begin before its End-of-RIB is ignored.
+    pub(crate) after_end_of_rib: bool,
+    /// Families whose End-of-RIB came.
+    pub(crate) ended: FamilySet,
+    /// Families whose refresh is under way.
+    pub(crate) under_way: FamilySet,
+}
+
+/// A mark.
+pub(super) struct Mark {
+    pub(super) kind: RefreshKind,
+    pub(super) afi: Afi,
+}
+
+impl Reader {
+    /// The peer marked the begin or end of a refresh. What it sent before has been read, and nothing of what follows.
+    pub(super) fn mark(&mut self, peer: PeerId, Mark { kind, afi }: Mark) {
+        match kind {
+            RefreshKind::Begin => self.begin_refresh(peer, afi),
+            RefreshKind::End => self.end_refresh(peer, afi),
+            RefreshKind::Request | RefreshKind::Unknown(_) => {}
+        }
+    }
+
+    fn begin_refresh(&mut self, peer: PeerId, afi: Afi) {
+        let Some(session) = self.sessions.get_mut(&peer) else { return };
+        let number = session.peer.info().session;
+        let is_early = session.marks.after_end_of_rib && !session.marks.ended.has(afi);
+        if is_early || !session.peer.info().families.has(afi) {
+            return;
+        }
+        session.marks.under_way = session.marks.under_way.with(afi);
+        session.peer.begin_refresh(afi);
+        self.hand_on();
+        let message = || ShardIn::BeginOfRefresh { peer, session: number, afi };
+        self.shards.iter_mut().for_each(|shard| shard.post(message()));
+        self.reports.post(Report { peer, session: number, what: What::BeginOfRefresh(afi) });
+    }
+
+    /// The refresh of a family ends: by the peer's mark, or because its time is over. Without one nothing happens.
+    pub(super) fn end_refresh(&mut self, peer: PeerId, afi: Afi) {
+        let Some(session) = self.sessions.get_mut(&peer) else { return };
+        if !session.marks.under_way.has(afi) {
+            return;
+        }
+        session.marks.under_way = session.marks.under_way.without(afi);
+        self.ingest.end_refresh(&mut session.peer, afi, &mut self.batches);
+        let (number, keeps) = (session.peer.info().session, session.peer.keeps_received());
+        if keeps {
+            self.kept_changed();
+        }
+        self.hand_on();
+        let message = || ShardIn::EndOfRefresh { peer, session: number, afi };
+        self.shards.iter_mut().for_each(|shard| shard.post(message()));
+        self.reports.post(Report { peer, session: number, what: What::EndOfRefresh(afi) });
+    }
+}

@@ -1,0 +1,174 @@
+"""Enhanced route refresh (RFC 7313): the begin and end of a refresh are marked, in both directions, and what does not come
+between them is gone."""
+
+import struct
+
+import pytest
+from harness import FEED_ASN, Bird, Frr, Host, Ribtide, wait_for
+from harness.peers import LEFT, RIGHT, bird, frr, ribtide, wait_count
+from harness.speaker import END_OF_RIB, NOTIFICATION, ROUTE_REFRESH, UPDATE, Speaker, message, raw_update, prefixes
+from test_graceful_restart import capability, routes
+
+FEED, OBSERVER = Host.FEEDS
+REQUEST, BEGIN, END = range(3)
+ENHANCED = bytes([70, 0])
+
+
+def mark(kind, afi=1, more=b""):
+    return message(ROUTE_REFRESH, struct.pack("!HBB", afi, kind, 1) + more)
+
+
+def router(host, more=""):
+    text = ribtide(LEFT).replace('export = ["reject"]', f'export = ["accept"]\n{more}')
+    return Ribtide(host, text)
+
+
+def feed(host, more=ENHANCED, **kw):
+    return Speaker(host, FEED, FEED_ASN, refresh=True, more=more, **kw)
+
+
+@pytest.mark.parametrize("keeps", ["", "keep-received = true", 'max-prefixes = { ipv4-unicast = 100, action = "discard" }'])
+def test_what_a_refresh_leaves_out_is_removed(host, keeps):
+    """Also where the reader keeps routes or counts prefixes, in one segment, and while shards come and go."""
+    ours = router(host, keeps)
+    speaker = feed(host)
+    assert ENHANCED in speaker.open
+    speaker.send(routes(9) + END_OF_RIB)
+    wait_count(ours, 9)
+    # 0 and 1 come again, 2 with other attributes, 3 is withdrawn; 20 is new, and 21 again gone.
+    speaker.send(mark(BEGIN) + routes(2) + routes(1, 2) + raw_update(prefixes(["203.0.3.0/24"])) + routes(2, 20)
+                 + raw_update(prefixes(["203.0.21.0/24"])) + mark(END) + routes(1, 30))
+    left = {f"203.0.{n}.0/24" for n in (0, 1, 2, 20, 30)}
+    wait_for("the rest is gone", lambda: set(ours.table()) == left, 20)
+    session = ours.session(FEED)
+    assert session["accepted"]["ipv4"] == 5
+    if "keep" in keeps:
+        assert session["received"]["ipv4"] == 5
+    if "max" in keeps:
+        assert ours.neighbor(FEED)["max_prefixes"][0]["count"] == 5
+    # An end alone removes nothing, and a begin starts over.
+    speaker.send(mark(END) + mark(BEGIN) + routes(1) + mark(BEGIN))
+    for shards in (1, 4, 2):
+        ours.text("config", "bgp", "shards", shards)
+        speaker.send(routes(1, shards - 1))
+    assert ours.count() == 6
+    speaker.send(mark(END))
+    left = {f"203.0.{n}.0/24" for n in (0, 3, 1)}
+    wait_for("only those since the last begin stay", lambda: set(ours.table()) == left, 20)
+
+
+def test_marks_that_do_not_count(host):
+    """Of the other family, before End-of-RIB of a neighbour with graceful restart, and without the capability."""
+    ours = router(host)
+    speaker = feed(host, ENHANCED + capability(60, forwarding=True))
+    speaker.send(routes(5) + mark(BEGIN) + mark(END) + mark(BEGIN, 2) + mark(END, 2) + mark(BEGIN, 25) + mark(END, 25) + routes(1, 9))
+    wait_count(ours, 6)
+    speaker.send(END_OF_RIB + mark(BEGIN) + routes(2) + mark(END))
+    wait_count(ours, 2)
+    speaker.close()
+    ours.text("clear", "bgp", "neighbor", FEED)
+    speaker = feed(host, b"")
+    # A reserved byte, and more bytes than there should be.
+    speaker.send(routes(5) + END_OF_RIB + mark(BEGIN) + mark(BEGIN, more=b"1") + mark(END) + routes(1, 9))
+    wait_count(ours, 6)
+
+
+def test_malformed_marks(host):
+    """A wrong length is an error of its own (section 5); an unknown subtype is ignored."""
+    ours = router(host)
+    speaker = feed(host)
+    speaker.send(routes(5) + END_OF_RIB + mark(9) + mark(255, more=b"12") + routes(1, 9))
+    wait_count(ours, 6)
+    bad = mark(BEGIN, more=b"\0")
+    speaker.send(bad)
+    while (got := speaker.read())[0] != NOTIFICATION:
+        pass
+    assert got[1] == b"\7\1" + bad
+
+
+def test_a_refresh_without_end_has_a_time(host):
+    ours = Ribtide(host, ribtide(LEFT).replace("[bgp]\n", "[bgp]\ngraceful-restart = { stale-time = 2 }\n"))
+    speaker = feed(host)
+    speaker.send(routes(5) + END_OF_RIB + mark(BEGIN) + routes(2))
+    wait_count(ours, 2, 20)
+    assert ours.established(FEED)
+    speaker.send(routes(5) + mark(END))
+    wait_count(ours, 5, 20)
+
+
+def test_a_refresh_of_ours_is_marked(host):
+    """Begin, all routes, end; for a request and for `clear … soft`; and not before End-of-RIB, nor without the capability."""
+    ours = router(host)
+    sender = feed(host)
+    sender.send(routes(20) + END_OF_RIB)
+    wait_count(ours, 20)
+
+    def until(speaker, last):
+        """What comes up to a message: marks as numbers, and the prefixes of UPDATEs together."""
+        seen = []
+        while True:
+            kind, body = speaker.read()
+            if kind == ROUTE_REFRESH:
+                seen.append(body[2])
+            elif kind == UPDATE and len(body) > 4:
+                seen.append("routes") if seen[-1:] != ["routes"] else None
+            elif kind == UPDATE:
+                seen.append("end of RIB")
+            if seen[-1:] == [last]:
+                return seen
+
+    observer = Speaker(host, OBSERVER, FEED_ASN, refresh=True, more=ENHANCED)
+    # The request comes while the first table is on its way, or after it.
+    observer.send(mark(REQUEST))
+    assert until(observer, "end of RIB") == ["routes", "end of RIB"]
+    observer.send(mark(REQUEST))
+    # If the first one is under way still, it starts over.
+    seen = until(observer, END)
+    assert seen in ([BEGIN, "routes", END], [BEGIN, "routes", BEGIN, "routes", END]), seen
+    if seen[2] == END and ours.session(OBSERVER)["sent"]["announced"] < 60:
+        assert until(observer, END) == [BEGIN, "routes", END]
+    ours.text("clear", "bgp", "neighbor", OBSERVER, "soft")
+    seen = until(observer, END)
+    assert seen in ([REQUEST, BEGIN, "routes", END], [BEGIN, REQUEST, "routes", END], [BEGIN, "routes", REQUEST, END],
+                    [BEGIN, "routes", END]), seen
+    observer.close()
+    plain = Speaker(host, OBSERVER, FEED_ASN, refresh=True)
+    assert until(plain, "end of RIB") == ["routes", "end of RIB"]
+    plain.send(mark(REQUEST))
+    assert until(plain, "routes") == ["routes"]
+
+
+@pytest.mark.feature("enhanced route refresh (RFC 7313)")
+@pytest.mark.parametrize("kind", ["bird", "frr"])
+def test_both_ways(pair, kind):
+    """The other side refreshes its routes of ours, and sends its own again, with marks: nothing is lost or left."""
+    ours = Ribtide(pair.a, ribtide(LEFT))
+    speaker = Speaker(pair.a, FEED, FEED_ASN)
+    speaker.send(routes(50) + END_OF_RIB)
+    own = [f"198.51.{n}.0/24" for n in range(20)]
+    if kind == "bird":
+        statics = " ".join(f"route {prefix} blackhole;" for prefix in own)
+        other = Bird(pair.b, bird(RIGHT) + f"protocol static {{ ipv4; {statics} }}\n")
+    else:
+        networks = "".join(f"  network {prefix}\n" for prefix in own)
+        other = Frr(pair.b, bgpd=frr(RIGHT).replace(" address-family ipv4 unicast\n", f" address-family ipv4 unicast\n{networks}"))
+    wait_count(ours, 70, 60)
+    theirs = 70
+    wait_count(other, theirs, 60)
+    assert ours.session(RIGHT.four)["enhanced_route_refresh"]
+
+    def refreshes():
+        return ours.session(RIGHT.four)["messages_received"]["route_refresh"]
+
+    before = refreshes()
+    ours.text("clear", "bgp", "neighbor", RIGHT.four, "soft")
+    wait_for("begin and end came", lambda: refreshes() == before + 2, 20)
+    wait_for("nothing is lost", lambda: ours.count() == 70, 10)
+    # Its own request; what it then has is what was sent between the marks.
+    sent = ours.session(RIGHT.four)["sent"]["announced"]
+    other.query("reload in four" if kind == "bird" else "clear bgp ipv4 unicast * soft in", *([] if kind == "bird" else ["bgpd"]))
+    wait_for("all were sent again", lambda: ours.session(RIGHT.four)["sent"]["announced"] >= sent + 50, 20)
+    wait_count(other, theirs, 20)
+    speaker.send(raw_update(prefixes([f"203.0.{n}.0/24" for n in range(10)])))
+    wait_count(other, theirs - 10, 20)
+    assert ours.neighbor(RIGHT.four)["flaps"] == 0 and ours.established(RIGHT.four)
