@@ -9,12 +9,13 @@ use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as R
 use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
+use ribtide_bgpd::session::tcp_ao::KeyState;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, Threading, WriteQueue,
+    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -324,6 +325,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
             stale_seconds_left: retained.stale_left.div_ceil(1000),
         }),
         stale_expired: view.stale_expired,
+        tcp_ao: view.tcp_ao.map(|(keys, state)| tcp_ao(keys, state.unwrap_or_default())),
         group: view.group,
         description: view.description,
         asn: view.asn,
@@ -361,6 +363,11 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
     }
+}
+
+fn tcp_ao(keys: usize, state: KeyState) -> TcpAo {
+    let KeyState { current, rnext, good, bad, key_not_found, unsigned } = state;
+    TcpAo { keys, current, rnext, good, bad, key_not_found, unsigned }
 }
 
 /// The rules of a neighbour for AS numbers, as the configuration has them.

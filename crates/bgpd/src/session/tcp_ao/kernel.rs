@@ -182,7 +182,11 @@ impl<S: AsFd + AsRawFd> KeySocket for S {
 
 /// The address of the peers, in the form of the socket's family; `None` for peers that the socket never has.
 fn address(socket: &impl AsFd, peers: Peers) -> io::Result<Option<libc::sockaddr_storage>> {
-    let v6 = SockRef::from(socket).domain()? == Domain::IPV6;
+    let socket = SockRef::from(socket);
+    let v6 = socket.domain()? == Domain::IPV6;
+    if v6 && peers.address.is_ipv4() && socket.only_v6()? {
+        return Ok(None);
+    }
     // An IPv4 length counts from the first IPv4 bit, mapped or not.
     let address = match peers.address {
         IpAddr::V4(a) if v6 => a.to_ipv6_mapped().into(),

@@ -11,7 +11,7 @@ pub use kernel::is_supported;
 use ribtide_config::{BgpConfig, DynamicRange, TcpAoConfig, TcpAoKey};
 use ribtide_prefix::AnyPrefix;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What an operator reads where the kernel lacks TCP-AO.
 pub const UNSUPPORTED: &str = "the kernel has no TCP-AO (needs Linux 6.7 with CONFIG_TCP_AO)";
@@ -88,6 +88,11 @@ pub fn check_kernel(bgp: &BgpConfig) -> Result<(), String> {
     Err(format!("{} has tcp-ao keys, and {why}", first.address))
 }
 
+/// What a connection uses; `None` if the kernel does not say.
+pub(super) fn state(socket: &impl KeySocket) -> Option<KeyState> {
+    socket.state().ok()
+}
+
 /// Keys of the listening sockets, ranges first.
 pub(super) type Keys = Vec<(Peers, TcpAoKey)>;
 
@@ -140,6 +145,11 @@ pub(super) fn add<'a>(
 fn refused(of: Peers, error: &io::Error) -> io::Error {
     let why = match error.raw_os_error() {
         Some(libc::ENOPROTOOPT) => UNSUPPORTED.to_string(),
+        // A mapped address and no length are contradictory to it.
+        Some(libc::EINVAL) if of.address == IpAddr::V4(Ipv4Addr::UNSPECIFIED) => format!(
+            "{error}; a socket of IPv6 has no key for all of IPv4: write bgp.listen = [\"0.0.0.0:179\"], beside \"[::]:179\" \
+             where IPv6 is needed too, or a range that is not 0.0.0.0/0"
+        ),
         _ => error.to_string(),
     };
     io::Error::new(error.kind(), format!("the kernel refuses a tcp-ao key of {}: {why}", of.address))

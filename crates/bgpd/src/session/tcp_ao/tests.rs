@@ -235,6 +235,9 @@ fn a_connection_of_a_range_has_the_keys_of_the_range() {
 fn a_kernel_without_tcp_ao_is_named() {
     let refused = refused(Peers::one(PEER), &error(libc::ENOPROTOOPT));
     assert_eq!(refused.to_string(), format!("the kernel refuses a tcp-ao key of 192.0.2.1: {UNSUPPORTED}"));
+    let all = Peers::one(PEER).shortened(0);
+    let refused = super::refused(all, &error(libc::EINVAL)).to_string();
+    assert!(refused.contains("of 0.0.0.0: ") && refused.contains("bgp.listen"), "{refused}");
 }
 
 /// Where this kernel has TCP-AO, a connection over it; else the refusal of a key.
