@@ -98,6 +98,8 @@ const GRAPH: &[Row] = &[
         ],
         &[],
     ),
+    row("bmpd", &["prefix", "wire", "bgp", "runtime", "config", "bgpd"], &["policy"]),
+    row("mrtd", &["prefix", "wire", "bgp", "runtime", "config", "bgpd"], &[]),
     row(
         "api",
         &[
@@ -118,6 +120,8 @@ const GRAPH: &[Row] = &[
             "rpkid",
             "ribd",
             "bgpd",
+            "bmpd",
+            "mrtd",
         ],
         &["policy"],
     ),
@@ -135,6 +139,8 @@ const GRAPH: &[Row] = &[
             "rpkid",
             "ribd",
             "bgpd",
+            "bmpd",
+            "mrtd",
             "api",
         ],
         &["wire", "policy", "bgp"],

@@ -3,9 +3,9 @@
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery,
-    Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent,
-    TrackedQuery, UrlQuery, ValidationQuery, limit,
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery,
+    NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
+    RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -211,6 +211,9 @@ pub(super) fn endpoints() -> Endpoints {
             answers::rpki_aspas(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
         })
         .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
+        .read("/v1/bmp", |i, Nothing {}| answers::bmp(i))
+        .read("/v1/mrt", |i, Nothing {}| answers::mrt(i))
+        .read("/v1/mrt/table", |i, q: CursorQuery| answers::mrt_table(i, q.cursor.as_deref()))
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
         .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))

@@ -269,6 +269,13 @@ pub(super) struct PageQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// A page of a list with pages of its own size.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CursorQuery {
+    pub(super) cursor: Option<String>,
+}
+
 /// A prefix with an origin AS; without one: NONE.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

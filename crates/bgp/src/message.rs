@@ -315,6 +315,16 @@ pub enum EgressIn {
         /// Whether this shard has sent everything.
         last: bool,
     },
+    /// Best paths of some prefixes, to be packed for stations and not for members; see
+    /// [`Worker::take_mirrored`](crate::egress::Worker::take_mirrored). Ordered with `Best`.
+    Mirror {
+        /// Returned with the messages.
+        token: u64,
+        /// The paths: `old` is always [`NONE`].
+        batch: Arc<BestBatch>,
+        /// Ranked paths of these prefixes, without former ones, while workers need them.
+        ranked: Arc<RankedBatch>,
+    },
     /// Changes of ranked paths; the same batch goes to every worker that needs them.
     Ranked(Arc<RankedBatch>),
     /// A part of a dump of ranked paths, without former ones; ordered with `Ranked`.

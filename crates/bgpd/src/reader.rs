@@ -5,16 +5,19 @@
 //! without loss. A reader has no session timers, so a waiting reader delays no KEEPALIVE. The
 //! session thread checks for unread bytes before it declares a peer silent.
 
+mod monitored;
 mod refresh;
 mod retained;
 
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
+use super::monitor::{MonitorIn, Taps};
 use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use monitored::Handled;
 use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
@@ -164,6 +167,8 @@ pub(super) struct Outputs {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
+    /// What monitors get.
+    pub(super) monitors: Taps,
     /// The activity flag for later stages.
     pub(super) busy: Busy,
 }
@@ -194,6 +199,8 @@ impl ReaderBuilder {
             batches: ShardBatches::new(outputs.map),
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             reports: Mailbox::new(outputs.reports),
+            monitor: outputs.monitors.bmp.as_ref().map(|tap| Mailbox::new(tap.data.clone())),
+            monitors: outputs.monitors,
             busy: outputs.busy,
             poll: self.poll,
             commands: self.commands.1,
@@ -277,6 +284,7 @@ impl Stage for ReaderStage {
             self.calls.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
+            self.reader.monitor.iter().for_each(|monitor| monitor.watch(&mut select));
             // The next turn checks all queues.
             let is_held_back = self.reader.downstream.is_some();
             let _ = select.ready_timeout(if is_held_back { SHARDS_POLL_INTERVAL } else { Duration::MAX });
@@ -299,6 +307,9 @@ impl Stage for ReaderStage {
 pub struct Reader {
     shards: Vec<Mailbox<ShardIn>>,
     reports: Mailbox<Report>,
+    /// The queue of the monitor that stops the reader when it is full.
+    monitor: Option<Mailbox<MonitorIn>>,
+    monitors: Taps,
     busy: Busy,
     poll: Poll,
     commands: Receiver<Command>,
@@ -492,7 +503,8 @@ impl Reader {
     /// Whether no batch waits here.
     fn room(&mut self) -> bool {
         let shards = retry_all(&mut self.shards);
-        self.reports.retry() && shards
+        let monitor = self.monitor.as_mut().is_none_or(Mailbox::retry);
+        self.reports.retry() && shards && monitor
     }
 
     /// Handles commands while there is room. Returns whether there were any.
@@ -519,7 +531,11 @@ impl Reader {
                 Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
+                        let kept = session.peer.keeps_received();
                         session.peer.set(*settings);
+                        if session.peer.keeps_received() != kept {
+                            self.kept_changed();
+                        }
                     }
                 }
                 Command::Originate(origination) => self.originate(*origination),
@@ -700,7 +716,11 @@ impl Reader {
         let mut complete = FamilySet::default();
         let mut rest = &buffer[..kept + read];
         let handled = loop {
-            match self.messages(id, number, &mut rest, &mut complete) {
+            let handled = match self.wants_received(id) {
+                false => self.messages(id, number, &mut rest, &mut complete, None),
+                true => self.monitored_messages(id, number, &mut rest, &mut complete),
+            };
+            match handled {
                 Ok(None) => break Ok(()),
                 Ok(Some(mark)) => self.mark(id, mark),
                 Err(what) => break Err(what),
@@ -718,22 +738,29 @@ impl Reader {
     }
 
     /// Handles every complete message in `rest`, up to a mark of a route refresh, or stores what is left. Families whose initial
-    /// routes are complete go to `complete`.
+    /// routes are complete go to `complete`, and what monitors need to know of the messages to `monitored`.
     fn messages(
         &mut self,
         id: PeerId,
         number: u32,
         rest: &mut &[u8],
         complete: &mut FamilySet,
+        mut monitored: Option<&mut Handled>,
     ) -> Result<Option<Mark>, What> {
+        let len = rest.len();
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
             *rest = (*rest).get(total_len..).unwrap_or_default();
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
+                    let before = session.peer.counters.treated_as_withdraw;
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
+                    if let Some(monitored) = &mut monitored {
+                        let is_withdrawn = session.peer.counters.treated_as_withdraw != before;
+                        monitored.update(len - rest.len(), total_len, is_withdrawn);
+                    }
                     report_limits(session, id, number, &mut self.reports)?;
                     if let Some(afi) = end_of_rib {
                         *complete = complete.with(afi);

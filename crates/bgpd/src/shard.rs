@@ -8,14 +8,15 @@
 
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
+use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, ToEgress};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals};
 use ribtide_bgp::watch::WatchNews;
-use ribtide_prefix::{Families, LogicalShard};
+use ribtide_prefix::{Afi, Families, LogicalShard, V4, V6};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
@@ -69,6 +70,8 @@ pub struct Outputs {
     pub rib: Option<Sender<RibIn>>,
     /// The session thread.
     pub news: Sender<ShardNews>,
+    /// The BMP monitor.
+    pub monitor: Option<Tap>,
     /// The activity flags that workers read.
     pub activity: Activity,
 }
@@ -132,6 +135,7 @@ impl ShardBuilder {
             rib: outputs.rib.map(Mailbox::new),
             number: self.number,
             news: Mailbox::new(outputs.news),
+            monitor: outputs.monitor.map(|tap| (Mailbox::new(tap.data.clone()), tap)),
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
@@ -264,11 +268,41 @@ impl ShardPort {
         self.handle.wait(|stage| stage.shard.release_watch_news(&mut stage.out))
     }
 
+    /// Sends the BMP monitor a page of a logical shard, in the order of what the shard sends it. Returns the hash to
+    /// continue from, if there is more.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub fn monitor_page(&self, page: PageRequest) -> Result<Option<u32>, NoReply> {
+        self.handle.wait(move |stage| stage.monitor_page(page))
+    }
+
     /// Ends it after its remaining work. No other stage may send it anything more.
     pub(super) fn retire(self) {
         // A shard that has ended needs no message.
         let _ = self.handle.wait(|stage| stage.retired = true);
     }
+}
+
+/// A request for a page of routes for the BMP monitor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRequest {
+    /// Returned with the page.
+    pub token: u64,
+    /// The logical shard.
+    pub logical: LogicalShard,
+    /// The family.
+    pub afi: Afi,
+    /// The hash to begin at.
+    pub from: u32,
+    /// About how many slots of the table to visit.
+    pub budget: usize,
+    /// Whether routes after import policy are wanted.
+    pub accepted: bool,
+    /// Whether best paths are wanted.
+    pub best: bool,
+    /// Whether the workers are to send best paths as members get them.
+    pub mirror: bool,
 }
 
 /// A shard and its queues.
@@ -280,6 +314,8 @@ pub(super) struct ShardStage {
     rib: Option<Mailbox<RibIn>>,
     number: u32,
     news: Mailbox<ShardNews>,
+    /// The BMP monitor and its queue.
+    monitor: Option<(Mailbox<MonitorIn>, Tap)>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
@@ -339,6 +375,7 @@ impl Stage for ShardStage {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.news.watch(&mut select);
+            self.monitor.iter().for_each(|(mailbox, _)| mailbox.watch(&mut select));
             // The next turn checks all queues.
             select.ready();
             return false;
@@ -359,7 +396,33 @@ impl ShardStage {
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);
         let rib = self.rib.as_mut().is_none_or(Mailbox::retry);
-        self.news.retry() && workers && rib
+        let monitor = self.monitor.as_mut().is_none_or(|(mailbox, _)| mailbox.retry());
+        self.news.retry() && workers && rib && monitor
+    }
+
+    fn monitor_page(&mut self, request: PageRequest) -> Option<u32> {
+        let PageRequest { token, logical, afi, from, budget, accepted, best, mirror } = request;
+        // Changes before the page go before it.
+        self.shard.send_ranked(&mut self.out);
+        if !self.out.is_empty() {
+            self.hand_on();
+        }
+        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
+        let page = match afi {
+            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
+            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
+        };
+        let batch = Arc::new(page.best);
+        if mirror {
+            let ranked = Arc::new(page.ranked);
+            let mirror = || EgressIn::Mirror { token, batch: batch.clone(), ranked: ranked.clone() };
+            self.workers.iter_mut().for_each(|worker| worker.post(mirror()));
+        }
+        if let Some((mailbox, _)) = &mut self.monitor {
+            let best = best.then_some(batch);
+            mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
+        }
+        page.next
     }
 
     /// Handles batches of readers up to the bound of a turn.
@@ -370,20 +433,39 @@ impl ShardStage {
             && routes < TAKE
             && let Some(message) = self.inbox.try_recv()
         {
-            if let ShardIn::Routes(batch) = &message {
-                routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+            match message {
+                ShardIn::Routes(batch) => {
+                    routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+                    self.shard.handle_routes(&batch, &mut self.out);
+                    if let Some((mailbox, tap)) = &mut self.monitor
+                        && tap.wants(Wanted::ACCEPTED)
+                        && self.shard.is_monitored(batch.peer, batch.session)
+                    {
+                        mailbox.post(MonitorIn::Accepted(batch));
+                    }
+                }
+                message => self.shard.handle(message, &mut self.out),
             }
-            self.shard.handle(message, &mut self.out);
         }
         self.meter.add(routes, begin);
     }
 
     fn hand_on(&mut self) {
-        let Effects { egress, feed, next_hops, purged, watched } = self.out.take();
+        let Effects { egress, feed, next_hops, purged, watched, removed } = self.out.take();
+        if let Some((mailbox, tap)) = self.monitor.as_mut().filter(|_| !removed.is_empty())
+            && tap.wants(Wanted::ACCEPTED)
+        {
+            withdrawals(&removed).into_iter().for_each(|batch| mailbox.post(MonitorIn::Accepted(batch)));
+        }
         for message in egress {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
+                    if let Some((mailbox, tap)) = &mut self.monitor
+                        && tap.wants(Wanted::BEST)
+                    {
+                        mailbox.post(MonitorIn::Best(batch.clone()));
+                    }
                     for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
                         // A worker that needs changes later requests the whole table first.
                         if !sink.wanted() {

@@ -12,6 +12,7 @@ use super::file;
 use super::graceful_restart::{GracefulRestartConfig, GracefulRestartTable};
 use super::interfaces::InterfaceNeighbor;
 use super::max_prefixes::MaxPrefixesConfig;
+use super::monitoring::{BmpConfig, MrtConfig};
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
@@ -52,6 +53,10 @@ pub struct Config {
     pub bgp: Option<BgpConfig>,
     /// Origin validation, when configured.
     pub rpki: Option<RpkiConfig>,
+    /// BMP, when configured.
+    pub bmp: Option<BmpConfig>,
+    /// MRT files, when configured.
+    pub mrt: Option<MrtConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
     pub fib: Option<FibConfig>,
     /// The management interface.
@@ -391,6 +396,8 @@ impl Checker {
         if let Some(bgp) = &bgp {
             self.interface_neighbors(bgp, (!on_kernel && fib.is_some()).then_some(&interfaces));
         }
+        let bmp = file.bmp.as_ref().map(|bmp| self.bmp(bmp, bgp.as_ref()));
+        let mrt = file.mrt.as_ref().map(|mrt| self.mrt(mrt, folder, bgp.is_some()));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
@@ -402,6 +409,8 @@ impl Checker {
             stall_exit,
             bgp,
             rpki,
+            bmp,
+            mrt,
             fib,
             api,
             log,

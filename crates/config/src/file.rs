@@ -1,6 +1,7 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
 mod fib;
+mod monitoring;
 mod route_type;
 mod session;
 
@@ -15,6 +16,7 @@ use super::or_table::or_table;
 use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
+pub(super) use monitoring::{Bmp, BmpStation, BmpView, Compression, Mrt, MrtFiles};
 use ribtide_bgp::ingest::Martians;
 pub(super) use route_type::RouteTypeName;
 use schemars::JsonSchema;
@@ -35,6 +37,12 @@ pub(super) struct File {
     /// Origin validation with the RPKI. Without this table there is none.
     #[serde(default)]
     pub(super) rpki: Option<Rpki>,
+    /// Stations that get routes over BMP. Without this table there is none.
+    #[serde(default)]
+    pub(super) bmp: Option<Bmp>,
+    /// Files into which routes are written in the MRT format. Without this table there are none.
+    #[serde(default)]
+    pub(super) mrt: Option<Mrt>,
     /// What all BFD sessions have that say nothing else.
     #[serde(default)]
     pub(super) bfd: BfdDefaults,

@@ -5,9 +5,10 @@
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
 //! [`list_file`], [`session`], [`as_numbers`], [`confederation`], [`originate`], [`aggregate`],
 //! [`default_originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
-//! [`graceful_restart`], [`interfaces`], [`tcp_ao`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
-//! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
-//! identifiers, limits, what a restart means, neighbours by interface, keys of sessions, and origin validation.
+//! [`graceful_restart`], [`interfaces`], [`tcp_ao`], [`rpki`] and [`monitoring`] are the parts of the check that make policies, static routes,
+//! VRFs, dataplanes, what guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken,
+//! path identifiers, limits, what a restart means, neighbours by interface, keys of sessions, origin validation, and what stations and
+//! files get.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -28,6 +29,7 @@ mod import_filter;
 mod interfaces;
 mod list_file;
 mod max_prefixes;
+mod monitoring;
 mod or_table;
 mod originate;
 mod policy;
@@ -55,6 +57,7 @@ pub use file::OnStop;
 pub use graceful_restart::GracefulRestartConfig;
 pub use interfaces::{InterfaceNeighbor, InterfacePattern, LINK_LOCAL, most_specific};
 pub use max_prefixes::MaxPrefixesConfig;
+pub use monitoring::{BmpConfig, BmpStation, BmpViews, MRT_CONVERSIONS, MrtConfig, MrtFiles};
 pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;

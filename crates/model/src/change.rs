@@ -116,6 +116,12 @@ pub struct Reloaded {
     /// Whether RPKI caches or local exceptions changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rpki: bool,
+    /// Whether BMP stations changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bmp: bool,
+    /// Whether MRT files have other settings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mrt: bool,
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -171,6 +177,8 @@ impl fmt::Display for Reloaded {
             interfaces,
             originate,
             rpki,
+            bmp,
+            mrt,
             log,
             ..
         } = self;
@@ -182,6 +190,8 @@ impl fmt::Display for Reloaded {
         changes.extend(interfaces.then(|| "other neighbours by interface".into()));
         changes.extend(originate.then(|| "other routes are originated".into()));
         changes.extend(rpki.then(|| "there are other RPKI caches or local exceptions".into()));
+        changes.extend(bmp.then(|| "there are other BMP stations".into()));
+        changes.extend(mrt.then(|| "MRT files have other settings".into()));
         changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
@@ -241,6 +251,8 @@ mod tests {
             interfaces: false,
             originate: false,
             rpki: false,
+            bmp: false,
+            mrt: false,
             log: false,
             settings: vec![],
             vrfs_added: vec![],

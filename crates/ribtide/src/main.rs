@@ -12,6 +12,8 @@ mod change;
 mod client;
 #[cfg(feature = "router")]
 mod demo;
+#[cfg(feature = "router")]
+mod dump;
 mod exit;
 #[cfg(feature = "router")]
 mod flush;
@@ -92,6 +94,14 @@ enum Command {
     Config {
         #[command(subcommand)]
         what: change::Config,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Write what the running router has into a file
+    #[cfg(feature = "router")]
+    Dump {
+        #[command(subcommand)]
+        what: dump::Dump,
         #[command(flatten)]
         output: show::Output,
     },
@@ -238,6 +248,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::RouteCheck(options) => return Ok(route_check::run(&options)),
         Command::Clear { what, output } => show::clear(&what, &output)?,
         Command::Config { what, output } => change::config(&what, &output)?,
+        #[cfg(feature = "router")]
+        Command::Dump { what, output } => dump::run(&what, &output)?,
         Command::Reload { output } => change::reload(&output)?,
         Command::Route { what, output } => route::run(&what, &output)?,
         #[cfg(feature = "router")]

@@ -97,6 +97,9 @@ pub const THREADS: &[ThreadKind] = &[
         "BFD sessions, their sockets and timers; real-time priority where the system allows it"),
     thread(Router, "rpki", "1, with `rpki`", "RPKI caches",
         "the connections to RPKI caches, their records, and the table of payloads, which readers share"),
+    thread(Router, "bmp", "1, with `bmp`", "BMP stations",
+        "the sessions with BMP stations, their queues and dumps"),
+    thread(Router, "mrt", "1, with `mrt`", "MRT files", "the files that are being written; it waits for the disk"),
     thread(Router, "watchdog", "1", "looks for work that waits without progress", "nothing: it reads counters"),
     thread(Router, "log", "1", "writes the log", "the write side of standard error ([more](#logs))"),
     thread(Router, "api", "1", "management API: listens", "listeners of the API"),
@@ -168,6 +171,11 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Router, "dataplanes to RIB", 256, "feedback", "the dataplane; the RIB manager empties it also while it waits"),
     queue(Router, "interfaces to RIB", 256, "failures; used by `bfd` too", "the interface watcher; `bfd` keeps the rest, coalesced. \
         The RIB manager empties it before all other queues, and while it waits"),
+    queue(Router, "stages to BMP", 256, "reads of 64 KiB, or batches, with `bmp`",
+        "the reader, shard or worker. The `bmp` thread waits for no station, and each station has a queue (`queue-mib`)"),
+    queue(Router, "stages to MRT", 256, "control: reads of 64 KiB, with `mrt`", "no stage: reads without room are dropped and counted"),
+    queue(Router, "sessions to BMP", 1024, "control", "no thread: the session thread keeps the rest"),
+    queue(Router, "sessions to MRT", 1024, "control", "no thread: states without room are dropped and counted"),
     queue(Router, "redistribution to sessions", 16, "redistributed routes", "no stage: later changes of a prefix replace earlier ones"),
     queue(Router, "interfaces to sessions", 1024, "failures", "the interface watcher, after the RIB manager has the same; \
         the session thread waits on no queue"),

@@ -3,6 +3,7 @@
 
 use crate::history::{Announcement, MAX_MESSAGE, default_source, messages};
 use crate::oracle::Oracle;
+use crate::station::Station;
 use ribtide_bgp::egress::{AdvertisedPath, Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
@@ -20,6 +21,9 @@ use std::sync::Arc;
 pub(crate) struct Egress {
     workers: Vec<Stage>,
     neighbors: Vec<Neighbor>,
+    /// The neighbours as a station sees them (RFC 8671).
+    mirrors: Vec<Neighbor>,
+    pub(crate) station: Station,
 }
 
 struct Stage {
@@ -61,6 +65,8 @@ impl Egress {
         let mut egress = Egress {
             workers: (0..workers).map(stage).collect(),
             neighbors: (0..peers).map(|_| Neighbor::default()).collect(),
+            mirrors: (0..peers).map(|_| Neighbor::default()).collect(),
+            station: Station::default(),
         };
         egress.send_all(|| EgressIn::SourceUp(Arc::new(default_source())));
         egress
@@ -86,7 +92,9 @@ impl Egress {
             });
         }
         let session = (!info.kind.is_local()).then(|| info.clone());
+        self.mirrors[info.id.0 as usize] = Neighbor { session: session.clone(), ..Neighbor::default() };
         self.neighbors[info.id.0 as usize] = Neighbor { session, ..Neighbor::default() };
+        self.station.up(info);
     }
 
     /// A session ends.
@@ -98,6 +106,29 @@ impl Egress {
         self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
         self.workers[owner].blocked.remove(&peer);
         self.neighbors[peer.0 as usize].session = None;
+        self.mirrors[peer.0 as usize].session = None;
+        self.station.down(peer);
+    }
+
+    /// A station's session begins.
+    pub(crate) fn begin_station(&mut self) {
+        self.station.begin();
+        self.mirrors.iter_mut().for_each(|mirror| mirror.table.clear());
+    }
+
+    /// A page of best paths for the station: each worker packs it for its members.
+    pub(crate) fn mirror(&mut self, batch: Arc<BestBatch>, ranked: Arc<RankedBatch>) {
+        let mirror = || EgressIn::Mirror { token: 0, batch: batch.clone(), ranked: ranked.clone() };
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(mirror()));
+    }
+
+    /// Checks that the station has the routes of every member.
+    pub(crate) fn compare_mirrors(&self) {
+        for (peer, (neighbor, mirror)) in self.neighbors.iter().zip(&self.mirrors).enumerate() {
+            if neighbor.session.is_some() {
+                assert_eq!(mirror.table, neighbor.table, "the station's Adj-RIB-Out of peer {peer}");
+            }
+        }
     }
 
     /// The peer requests a family again.
@@ -148,6 +179,8 @@ impl Egress {
             stage.worker.handle(message);
             stage.stale = stage.stale.saturating_sub(1);
             stage.dirty = true;
+            let pages = stage.worker.take_mirrored();
+            pages.iter().flat_map(|page| &page.writes).for_each(|write| read_all(&mut self.mirrors, write));
         } else {
             let what = [Flush::Begun, Flush::Settled, Flush::All][rng.index(3)];
             self.flush(id, what, 1 + rng.index(8), dump);
@@ -191,15 +224,8 @@ impl Egress {
     }
 
     fn write(&mut self, write: &Write) {
-        for receiver in write.receivers() {
-            let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
-            if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
-                messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
-                    MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
-                    _ => neighbor.read(body),
-                });
-            }
-        }
+        read_all(&mut self.neighbors, write);
+        read_all(&mut self.mirrors, write);
     }
 
     /// Checks that ended sessions left no state.
@@ -293,6 +319,19 @@ fn adj_rib_out<F: Family>(
     let Some(path) = view.path else { return Vec::new() };
     let sent = worker.adj_rib_out(peer, &[(prefix, path)]).expect("a session is a member");
     sent.into_iter().flatten().map(|form| AdvertisedPath { id: None, form }).collect()
+}
+
+/// The receivers of a message read it.
+fn read_all(neighbors: &mut [Neighbor], write: &Write) {
+    for receiver in write.receivers() {
+        let neighbor = &mut neighbors[receiver.peer.0 as usize];
+        if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
+            messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
+                MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
+                _ => neighbor.read(body),
+            });
+        }
+    }
 }
 
 impl Neighbor {

@@ -11,6 +11,7 @@ use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
 use crate::policy::switch;
 use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
+use crate::station::{self, Accepted};
 use crate::watches::Watching;
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, OriginatedAttributes, ShardBatches, ShardMap};
 use ribtide_bgp::message::{
@@ -18,7 +19,9 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::presence::Presence;
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Shard, Split, Standing};
+use ribtide_bgp::shard::{
+    Cut, FamilyCounts, HashSeed, PageViews, Part, PathView, RouteView, Shard, Split, Standing,
+};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +146,9 @@ impl<'w> Run<'w> {
             if self.switches && self.rng.one_in(15) {
                 self.switch();
             }
+            if self.rng.one_in(60) {
+                self.egress.begin_station();
+            }
             if self.rng.one_in(20) {
                 let set = self.watching.change(&mut self.rng, &self.history.prefixes);
                 self.send(self.history.peers.len(), |_| ShardIn::Watch(set.clone()));
@@ -163,6 +169,9 @@ impl<'w> Run<'w> {
     /// Runs one step of a reader, a worker, the RIB manager or the dataplane, or of about half of
     /// the shards.
     fn advance(&mut self) {
+        if self.rng.one_in(4) {
+            self.page();
+        }
         match self.rng.index(5) {
             0 => {
                 let peer = self.rng.index(self.readers.len());
@@ -195,6 +204,59 @@ impl<'w> Run<'w> {
                 self.answer();
             }
         }
+    }
+
+    /// Sends the station its next page, unless parts of logical shards are in transit: a page waits for these.
+    fn page(&mut self) {
+        if self.shards.iter().any(Stage::expects) {
+            return;
+        }
+        let Some((afi, logical, from)) = self.egress.station.steps.pop_front() else { return };
+        let taker = self.split.as_ref().filter(|split| split.logical == logical).map(|split| split.taker);
+        let owners = [Some(self.map[usize::from(logical)]), taker];
+        let mut next = None;
+        for owner in owners.into_iter().flatten() {
+            let budget = 1 + self.rng.index(8);
+            let stage = &mut self.shards[usize::from(owner)];
+            let more = stage.page((afi, logical, from), budget, &mut self.egress);
+            next = [next, more].into_iter().flatten().min();
+        }
+        if let Some(from) = next {
+            self.egress.station.steps.push_front((afi, logical, from));
+        }
+    }
+
+    /// Checks the station's tables against the shards' and the oracle's.
+    fn compare_station(&mut self) {
+        let (mut expected, mut best) = (Accepted::new(), Table::new());
+        let views = PageViews { accepted: true, best: false, ranked: false };
+        for stage in &mut self.shards {
+            best.extend(stage.mirror.clone());
+            for logical in 0..LOGICAL_SHARDS {
+                for_each_family!(F => {
+                    let page = stage.shard.monitor_page::<F>(logical, 0, usize::MAX, views);
+                    page.accepted.iter().for_each(|batch| station::apply(&mut expected, batch));
+                });
+            }
+        }
+        assert_eq!(self.egress.station.best, best, "the station's Loc-RIB");
+        let rows = |table: &Accepted| -> BTreeMap<_, _> {
+            table.iter().map(|(key, attrs)| (*key, (attrs.bytes().to_vec(), attrs.next_hop()))).collect()
+        };
+        let found = rows(&self.egress.station.accepted);
+        assert_eq!(found, rows(&expected), "the station's Adj-RIBs-In");
+        let paths =
+            self.oracle.paths().iter().flat_map(|(prefix, paths)| paths.iter().map(|path| (*prefix, path)));
+        let of_sessions = paths.filter(|(prefix, path)| {
+            let stale = self.oracle.stale().contains(&(*prefix, path.peer, path.path_id));
+            !stale && !self.is_local(path.peer)
+        });
+        let row = |(prefix, path): (AnyPrefix, &Learned)| {
+            let key = (PeerId(path.peer as u32), prefix, path.path_id.unwrap_or(0));
+            (key, (path.with.bytes(), path.with.next_hop))
+        };
+        assert_eq!(found, of_sessions.map(row).collect(), "the Adj-RIBs-In of the oracle");
+        self.egress.compare_mirrors();
     }
 
     /// Notifies shards of the states of newly used next hops, and takes their routes.
@@ -262,13 +324,14 @@ impl<'w> Run<'w> {
     }
 
     fn settle(&mut self) {
-        while self.is_busy() {
+        while self.is_busy() || !self.egress.station.steps.is_empty() {
             (0..20).for_each(|_| self.advance());
             self.egress.unblock();
         }
         self.shards.iter_mut().for_each(|stage| stage.release_watch_news(&mut self.egress));
         self.answer();
         self.compare();
+        self.compare_station();
         let hidden = &self.blocked() | &self.suppressed();
         self.egress.compare(&self.oracle, &hidden);
         let shards: Vec<&Shard> = self.shards.iter().map(|stage| &stage.shard).collect();

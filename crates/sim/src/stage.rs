@@ -10,9 +10,11 @@ use ribtide_bgp::message::{
     TrackedNextHop,
 };
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
+use ribtide_bgp::shard::{
+    Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, Split, ToEgress, withdrawals,
+};
 use ribtide_bgp::watch::WatchNews;
-use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family, logical_shard};
+use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, V4, V6, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -278,6 +280,12 @@ impl Stage {
                         self.deliver(egress);
                         self.confirmed = Confirmed { on, ..Confirmed::default() };
                     }
+                    ShardIn::Routes(batch) => {
+                        self.shard.handle_routes(batch, &mut self.out);
+                        if self.shard.is_monitored(batch.peer, batch.session) {
+                            egress.station.accepted(batch);
+                        }
+                    }
                     _ => {
                         self.watches_changed |= matches!(message, ShardIn::Watch(_));
                         self.shard.handle(message, &mut self.out);
@@ -298,15 +306,43 @@ impl Stage {
         self.deliver(egress);
     }
 
+    /// Whether parts of logical shards are in transit to this one.
+    pub(crate) fn expects(&self) -> bool {
+        !self.parcels.is_empty()
+    }
+
+    /// Sends the station a page. Returns the hash to continue from.
+    pub(crate) fn page(
+        &mut self,
+        (afi, logical, from): (Afi, LogicalShard, u32),
+        budget: usize,
+        egress: &mut Egress,
+    ) -> Option<u32> {
+        self.deliver(egress);
+        let views = PageViews { accepted: true, best: true, ranked: true };
+        let page = match afi {
+            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
+            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
+        };
+        egress.station.page(&page);
+        let next = page.next;
+        if !page.best.paths.is_empty() {
+            egress.mirror(Arc::new(page.best), Arc::new(page.ranked));
+        }
+        next
+    }
+
     /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
         self.shard.send_ranked(&mut self.out);
-        let Effects { egress: effects, feed, next_hops, purged, watched } = self.out.take();
+        let Effects { egress: effects, feed, next_hops, purged, watched, removed } = self.out.take();
         self.watched.extend(watched);
+        withdrawals(&removed).iter().for_each(|batch| egress.station.accepted(batch));
         for effect in effects {
             match effect {
                 ToEgress::All(batch) => {
                     for_each_family!(F => self.changes::<F>(&batch));
+                    egress.station.best(&batch);
                     egress.changes(Arc::new(batch));
                 }
                 ToEgress::Ranked(batch) => {

@@ -9,6 +9,7 @@
 
 pub mod bfd;
 pub mod bgp;
+pub mod bmp;
 pub mod fpm;
 pub mod mrt;
 pub mod ndp;

@@ -33,6 +33,7 @@ mod conditional;
 mod export;
 mod group;
 mod limits;
+mod mirror;
 mod offers;
 mod output;
 mod pack;
@@ -50,6 +51,7 @@ use cohort::Cohort;
 use conditional::View;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
+pub use mirror::Mirrored;
 use offers::{Handles, Offers};
 use paths::Paths;
 use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
@@ -193,6 +195,8 @@ pub struct Worker {
     exceeded: Vec<LimitExceeded>,
     /// The presence of routes that groups depend on.
     presence: Arc<Presence>,
+    /// Messages for stations, for [`Worker::take_mirrored`].
+    mirrored: Vec<Mirrored>,
 }
 
 /// A dump in progress.
@@ -248,6 +252,7 @@ impl Worker {
             limits: BTreeMap::new(),
             exceeded: Vec::new(),
             presence: Arc::default(),
+            mirrored: Vec::new(),
         }
     }
 
@@ -273,6 +278,7 @@ impl Worker {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Mirror { token, batch, ranked } => self.mirror(token, &batch, &ranked),
             EgressIn::Ranked(batch) => self.ranked(&batch),
             EgressIn::RankedDump { token, batch, last } => self.ranked_dump(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),

@@ -213,6 +213,24 @@ impl Group {
         }
     }
 
+    /// The paths of a page that members get, each with its key.
+    pub(super) fn page_ranked<F: Family, K: Key<Family = F>>(
+        &self,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) -> Vec<(Handle, K)> {
+        let selector = Selector::new::<F>(&self.settings, &batch.paths);
+        let mut items = Vec::new();
+        for change in batch.changes.get::<F>() {
+            let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
+            for ranked in selector.select(ranked, prefix, offers) {
+                items.push((offers.handle(ranked.path, prefix, paths), K::of(prefix, ranked.id)));
+            }
+        }
+        items
+    }
+
     fn dump_keys<F: Family, K: Key<Family = F>>(
         &mut self,
         token: u64,

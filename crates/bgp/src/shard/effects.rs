@@ -6,7 +6,7 @@ use crate::message::{
 };
 use crate::peer::{FeedKind, PeerId};
 use crate::watch::WatchNews;
-use ribtide_prefix::{Family, Map, Prefix};
+use ribtide_prefix::{AnyPrefix, Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 
@@ -40,6 +40,21 @@ pub struct Effects {
     pub purged: Vec<(PeerId, u32)>,
     /// News of watches, in order.
     pub watched: Vec<WatchNews>,
+    /// Paths of lasting sessions that went without a withdrawal, for stations.
+    pub removed: Vec<Removed>,
+}
+
+/// A path that its peer left out of a route refresh (RFC 7313).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removed {
+    /// The peer.
+    pub peer: PeerId,
+    /// The number of its session.
+    pub session: u32,
+    /// The prefix.
+    pub prefix: AnyPrefix,
+    /// The path identifier; 0 without one.
+    pub path_id: u32,
 }
 
 /// Indices in the last batch of paths whose attribute set entered it with another source.
@@ -69,7 +84,7 @@ impl ShardOut {
 
     /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
-        let Effects { egress, feed, next_hops, purged, watched } = &self.effects;
+        let Effects { egress, feed, next_hops, purged, watched, removed } = &self.effects;
         egress.is_empty()
             && feed.sets.is_empty()
             && feed.changes.v4.is_empty()
@@ -77,6 +92,7 @@ impl ShardOut {
             && next_hops.is_empty()
             && purged.is_empty()
             && watched.is_empty()
+            && removed.is_empty()
     }
 
     /// Returns the effects since the last call.
@@ -165,6 +181,11 @@ impl ShardOut {
     pub(super) fn dump(&mut self, worker: u32, token: u64, batch: BestBatch, last: bool) {
         self.len += batch.changes.v4.len() + batch.changes.v6.len();
         self.effects.egress.push(ToEgress::One(worker, EgressIn::Dump { token, batch, last }));
+    }
+
+    /// A path went because of a route refresh.
+    pub(super) fn removed(&mut self, removed: Removed) {
+        self.effects.removed.push(removed);
     }
 
     pub(super) fn purged(&mut self, peer: PeerId, session: u32) {

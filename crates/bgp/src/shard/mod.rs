@@ -13,6 +13,7 @@ mod cut;
 mod effects;
 mod feed;
 mod gate;
+mod monitor;
 mod moves;
 mod next_hops;
 mod paths;
@@ -28,7 +29,8 @@ mod tests;
 mod watches;
 
 pub use cut::{Cut, HashSeed, Split};
-pub use effects::{Effects, ShardOut, ToEgress};
+pub use effects::{Effects, Removed, ShardOut, ToEgress};
+pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
@@ -167,12 +169,12 @@ impl Shard {
     /// Handles a message and appends its effects to `out`.
     pub fn handle(&mut self, message: ShardIn, out: &mut ShardOut) {
         match message {
+            ShardIn::Routes(batch) => return self.handle_routes(&batch, out),
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
             ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
-            ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => {
                 if request.ranked {
                     self.begin_ranked();
@@ -185,6 +187,13 @@ impl Shard {
             ShardIn::Watch(set) => self.watch(set),
         }
         // The change may have removed the last advertised path of an ended session.
+        self.core.settle(out);
+        self.core.clear_out(out);
+    }
+
+    /// As [`Shard::handle`] of [`ShardIn::Routes`], for a caller that needs the batch afterwards.
+    pub fn handle_routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
+        self.routes(batch, out);
         self.core.settle(out);
         self.core.clear_out(out);
     }

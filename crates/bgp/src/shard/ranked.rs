@@ -432,6 +432,20 @@ impl Core {
         }
     }
 
+    /// Adds the list that workers know of a route to a page for stations. A list that no worker knows is still before a
+    /// dump under way.
+    pub(super) fn page_list<F: Family>(&mut self, route: &Route<F>, part: &mut RankedPart) {
+        if !self.ranked.on {
+            return;
+        }
+        let prefix = route.prefix();
+        let list = self.list(prefix, route::hash(prefix, &self.seed));
+        if !list.is_empty() {
+            let RankedPart { batch, others } = part;
+            self.add_change(prefix, &[], &list, batch, others);
+        }
+    }
+
     /// The paths of a list keep their attributes and sessions.
     fn hold_list(&mut self, list: &[Path]) {
         for path in list {

@@ -99,6 +99,11 @@ impl Session {
         self.keeps.has(F::AFI)
     }
 
+    /// Whether stations get its paths: it lasts, and is that of a neighbour.
+    pub(super) fn is_monitored(&self) -> bool {
+        self.up && !self.ended && !self.originated
+    }
+
     /// Whether it ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended

@@ -4,6 +4,7 @@ use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
+use crate::monitor::{DownCause, SessionNews, SessionUp};
 use crate::reader::{Attach, Command, Marks};
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -15,10 +16,11 @@ use ribtide_bgp::peer::{
 };
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 /// The import settings of a neighbour for its session. `other_own_as`: the AS numbers of ours beside that of the session.
 fn ingest(
@@ -84,6 +86,15 @@ impl Sessions {
             .reregister(&mut SourceFd(&fd), super::token_of(id, side), Interest::WRITABLE)
             .and_then(|()| connection.stream.try_clone())
             .map_err(|error| format!("the connection cannot be given to a reader: {error}"))?;
+        let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
+        let monitored = Arc::new(SessionUp {
+            info: info.clone(),
+            at: SystemTime::now(),
+            local,
+            ports: (port(connection.stream.local_addr()), port(connection.stream.peer_addr())),
+            sent: connection.sent_open.clone(),
+            received: connection.received_open.clone(),
+        });
         let unread = std::mem::take(&mut connection.input);
         let heard = Arc::new(AtomicU64::new(self.clock.now()));
         let peer_info = info.clone();
@@ -100,6 +111,7 @@ impl Sessions {
             worker,
             reader,
             local,
+            monitored: monitored.clone(),
             heard,
             backlog: Backlog::default(),
             initial_done: [false; 2],
@@ -109,6 +121,7 @@ impl Sessions {
         peer.up = Some(up);
         self.restarted(id, retained);
 
+        self.outbox.send_to_monitors(&SessionNews::Up(monitored));
         // Workers learn of a source before its reader can send the first route.
         for at in 0..self.outbox.workers() {
             let info = info.clone();
@@ -131,14 +144,23 @@ impl Sessions {
             connection.output.cut();
         }
         let Some(up) = peer.up.take() else { return };
+        let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
         peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
+        let at = SystemTime::now();
+        self.outbox.send_to_monitors(&SessionNews::Down { up: up.monitored.clone(), cause, at });
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
         self.announce_restarts(id);
+    }
+
+    /// The established sessions, for a monitor that begins. News that the session thread sent before this call are
+    /// part of it.
+    pub fn monitored(&self) -> Vec<Arc<SessionUp>> {
+        self.peers.values().filter_map(|peer| Some(peer.up.as_ref()?.monitored.clone())).collect()
     }
 
     /// Changes the egress settings of an established session. Its worker stays and takes over the

@@ -54,6 +54,7 @@ pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
+use super::monitor::{DownCause, Taps};
 use super::reader::{Command, Report, What};
 use super::shard::ShardNews;
 use super::stage::{Hosted, Turn, pin};
@@ -86,7 +87,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
+use ribtide_wire::bgp::message::{self, HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -139,6 +140,8 @@ pub(super) struct Outputs {
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
     pub(super) readers: Vec<Sender<Command>>,
+    /// Monitors, which get the start and end of each session.
+    pub(super) monitors: Taps,
 }
 
 /// What the session thread needs of the configuration.
@@ -254,7 +257,7 @@ impl SessionsBuilder {
             timers: BTreeSet::new(),
             groups: Map::default(),
             load: vec![0; outputs.readers.len()],
-            outbox: Outbox::new(outputs.workers, outputs.readers),
+            outbox: Outbox::new(outputs.workers, outputs.readers, outputs.monitors),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             refused: RefusedConnections::default(),
@@ -268,6 +271,7 @@ impl SessionsBuilder {
             originated: Originated::default(),
             watches: Watches::default(),
             is_running: false,
+            down_cause: DownCause::LocalEvent(0),
             own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
         };
         sessions.originate(&setup.bgp.originate);
@@ -334,6 +338,8 @@ pub struct Sessions {
     watches: Watches,
     /// Whether the thread runs, so that routes may be advertised.
     is_running: bool,
+    /// Why the session ends whose end is under way.
+    down_cause: DownCause,
     own_restarts: OwnRestarts,
 }
 
@@ -495,7 +501,14 @@ impl Sessions {
         let told = matches!(event, Event::Message(_, MessageType::Notification, _));
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let ends_retention = graceful_restart::ends_retention(&event);
+        // Only an established session has an end that monitors get.
+        let cause = peer.up.is_some().then(|| DownCause::of(&event));
         let actions = peer.handle(event, now);
+        if let Some(cause) = cause
+            && actions.iter().any(|action| matches!(action, Action::Down(_)))
+        {
+            self.down_cause = cause.with(&actions);
+        }
         if told || actions.iter().any(is_news) {
             self.report_news(id, &actions, before, now);
         }
@@ -662,6 +675,7 @@ impl Sessions {
         }
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let mut actions = peer.handle(Event::Accepted, now);
+        self.down_cause = DownCause::of(&Event::Accepted).with(&actions);
         let refusal =
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
@@ -764,6 +778,11 @@ impl Sessions {
                     let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
                     connection.input.drain(..len);
                     connection.received.count(kind);
+                    if kind == MessageType::Open {
+                        let mut open = Vec::new();
+                        message::write(&mut open, kind, &body);
+                        connection.received_open = open.into();
+                    }
                     self.event(id, Event::Message(side, kind, &body));
                 }
                 Err(notification) => return self.event(id, Event::Fault(side, notification)),
@@ -780,6 +799,9 @@ impl Sessions {
         let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
         if let Some(kind) = kind_of(&message) {
             connection.sent.count(kind);
+            if kind == MessageType::Open {
+                connection.sent_open = message.as_slice().into();
+            }
         }
         connection.output.push(message.into());
         self.write(id, side);
@@ -946,11 +968,16 @@ fn kind_of(message: &[u8]) -> Option<MessageType> {
     MessageType::from_u8(*message.get(HEADER_LEN - 1)?)
 }
 
+/// Whether a message that we wrote is a NOTIFICATION.
+pub(super) fn is_notification(message: &[u8]) -> bool {
+    kind_of(message) == Some(MessageType::Notification)
+}
+
 /// Whether an operator wants to hear of it.
 fn is_news(action: &Action) -> bool {
     match action {
         Action::Up(..) | Action::Down(_) => true,
-        Action::Send(_, message) => kind_of(message) == Some(MessageType::Notification),
+        Action::Send(_, message) => is_notification(message),
         Action::Connect | Action::Refuse(_) | Action::Close(_) => false,
     }
 }

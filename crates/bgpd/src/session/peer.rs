@@ -6,6 +6,7 @@ use super::log::Who;
 use super::max_prefixes::LimitState;
 use super::unnumbered::Link;
 use super::write_queue::Backlog;
+use crate::monitor::SessionUp;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
 use ribtide_config::{AnyAsn, NeighborSettings};
@@ -52,6 +53,8 @@ pub(super) struct Up {
     pub(super) worker: usize,
     pub(super) reader: usize,
     pub(super) local: IpAddr,
+    /// The session as monitors get it.
+    pub(super) monitored: Arc<SessionUp>,
     /// When its reader last received bytes.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) backlog: Backlog,

@@ -5,6 +5,7 @@ pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod fib;
+mod monitoring;
 mod nexthop;
 mod origination;
 mod performance;
@@ -107,6 +108,10 @@ pub(crate) enum Show {
     /// Origin validation: RPKI caches, validated ROA payloads, validation states
     #[command(subcommand)]
     Rpki(ShowRpki),
+    /// BMP stations: sessions, what they get, and what waits for them
+    Bmp,
+    /// MRT files: records, the last complete file, and errors
+    Mrt,
     /// FPM servers: connection, sent routes, replies
     Fpm,
     /// The virtual ASIC: settings, entries and counters; or its forwarding decision for some addresses
@@ -377,6 +382,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
         }
+        Show::Bmp => to.get("/v1/bmp", monitoring::stations),
+        Show::Mrt => to.get("/v1/mrt", monitoring::files),
         Show::Fpm => to.get("/v1/fpm", fib::fpm),
         Show::Pipeline { sonic: Sonic { sonic: true, database_config } } => {
             let daemons =
