@@ -441,6 +441,9 @@ impl ShardStage {
                         && tap.wants(Wanted::ACCEPTED)
                         && self.shard.is_monitored(batch.peer, batch.session)
                     {
+                        // A removed path may be in the batch again.
+                        let removed = withdrawals(&self.out.take_removed());
+                        removed.into_iter().for_each(|batch| mailbox.post(MonitorIn::Accepted(batch)));
                         mailbox.post(MonitorIn::Accepted(batch));
                     }
                 }

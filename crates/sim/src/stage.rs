@@ -283,6 +283,8 @@ impl Stage {
                     ShardIn::Routes(batch) => {
                         self.shard.handle_routes(batch, &mut self.out);
                         if self.shard.is_monitored(batch.peer, batch.session) {
+                            let removed = withdrawals(&self.out.take_removed());
+                            removed.iter().for_each(|batch| egress.station.accepted(batch));
                             egress.station.accepted(batch);
                         }
                     }

@@ -104,6 +104,11 @@ impl ShardOut {
         std::mem::take(&mut self.effects)
     }
 
+    /// Takes out [`Effects::removed`] alone, for a caller that is about to tell stations of later routes.
+    pub fn take_removed(&mut self) -> Vec<Removed> {
+        std::mem::take(&mut self.effects.removed)
+    }
+
     /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
     pub(super) fn path(&mut self, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
         if !matches!(self.effects.egress.last(), Some(ToEgress::All(_))) {
