@@ -59,7 +59,7 @@ impl<'a> Member<'a> {
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
     ) -> Result<Vec<Exported<F>>, Refusal> {
-        let (id, ended) = (self.id, || ended(self.address));
+        let (id, ended) = (self.id, || ended(self.name));
         if self.worker.call(move |w| w.member_takes_ranked(id, F::AFI))?.ok_or_else(ended)? {
             let views = routes::each(self.router, prefixes, |shard, prefix| {
                 Some((shard.advertised(prefix)?, shard.ranked_of(prefix)))
