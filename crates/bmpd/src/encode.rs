@@ -6,6 +6,7 @@ use ribtide_bgp::ingest::KeptRoute;
 use ribtide_bgp::message::{BestBatch, NONE, UpdateBatch};
 use ribtide_bgp::peer::PeerInfo;
 use ribtide_bgpd::monitor::{DownCause, Received, SessionUp};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Family, FamilySet, Prefix, Safi, for_each_family};
 use ribtide_wire::bgp::build::{UpdatePacker, end_of_rib, withdraw};
 use ribtide_wire::bgp::capability::Capability;
@@ -34,7 +35,7 @@ pub(super) fn peer(info: &PeerInfo, flags: u8, time: Timestamp) -> PeerHeader {
         kind: PeerType::Global,
         flags,
         distinguisher: 0,
-        address: info.address,
+        address: split_zone(info.address).0,
         asn: info.asn,
         router_id: info.router_id,
         time,

@@ -283,7 +283,8 @@ impl Egress {
     pub(crate) fn compare_views(&mut self, shards: &[&Shard], prefixes: &[AnyPrefix]) {
         let workers = self.workers.len();
         // Some are listed twice.
-        let prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
+        let mut prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
+        for_each_family!(F => prefixes.insert(Prefix::<F>::default_route().any()));
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
             let worker = &mut self.workers[peer % workers].worker;
@@ -310,6 +311,11 @@ fn adj_rib_out<F: Family>(
     shards: &[&Shard],
     prefix: Prefix<F>,
 ) -> Vec<AdvertisedPath> {
+    if prefix.len() == 0
+        && let Some(form) = worker.own_default::<F>(peer)
+    {
+        return vec![AdvertisedPath { id: None, form }];
+    }
     let of = |shard: &&Shard| Some((shard.advertised(prefix)?, shard.ranked_of(prefix)));
     let Some((view, ranked)) = shards.iter().find_map(of) else { return Vec::new() };
     if worker.member_takes_ranked(peer, F::AFI).expect("a session is a member") {

@@ -328,9 +328,7 @@ impl Stage {
         };
         egress.station.page(&page);
         let next = page.next;
-        if !page.best.paths.is_empty() {
-            egress.mirror(Arc::new(page.best), Arc::new(page.ranked));
-        }
+        egress.mirror(Arc::new(page.best), Arc::new(page.ranked));
         next
     }
 

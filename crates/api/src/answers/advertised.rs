@@ -12,7 +12,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_bgpd::egress::WorkerPort;
 use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, ExplainStage, SentPath, StageState};
-use ribtide_prefix::{AnyPrefix, Family, ParsePrefixError, Prefix};
+use ribtide_prefix::{AnyPrefix, Family, ParsePrefixError, Prefix, V4, V6};
 use ribtide_wire::bgp::attribute::{
     Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, code, number,
     router_ids,
@@ -54,8 +54,42 @@ impl<'a> Member<'a> {
         Ok((member.waiting as u64, member.joining))
     }
 
+    /// Its own default route, if it is sent one.
+    fn own_default<F: Family>(&self) -> Result<Option<AdvertisedPath>, Refusal> {
+        let id = self.id;
+        let form = self.worker.call(move |w| w.own_default::<F>(id))?;
+        Ok(form.map(|form| AdvertisedPath { id: None, form }))
+    }
+
+    /// Its own default route, if it is sent one and BGP has none.
+    fn own_default_alone<F: Family>(&self) -> Result<Option<AdvertisedRoute>, Refusal> {
+        let prefix = Prefix::<F>::default_route();
+        let Some(own) = self.own_default::<F>()? else { return Ok(None) };
+        let of_bgp =
+            routes::each(self.router, std::iter::once(prefix), |shard, prefix| shard.advertised(prefix))?;
+        Ok(of_bgp.is_empty().then(|| AdvertisedRoute {
+            prefix: prefix.to_string(),
+            path_id: None,
+            sent: Some(sent_path(&own.form)),
+            reasons: vec![OWN_DEFAULT.into()],
+        }))
+    }
+
     /// What it is sent of these prefixes, as far as BGP has them.
     fn exports<F: Family>(
+        &self,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+    ) -> Result<Vec<Exported<F>>, Refusal> {
+        let mut exported = self.exports_of_bgp(prefixes)?;
+        if let Some(default) = exported.iter_mut().find(|exported| exported.prefix.len() == 0)
+            && let Some(own) = self.own_default::<F>()?
+        {
+            default.sent = vec![own];
+        }
+        Ok(exported)
+    }
+
+    fn exports_of_bgp<F: Family>(
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
     ) -> Result<Vec<Exported<F>>, Refusal> {
@@ -115,8 +149,11 @@ impl<'a> Member<'a> {
     }
 
     fn of_one<F: Family>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
-        let exported = self.exports(std::iter::once(prefix))?.pop();
-        exported.map_or_else(|| Ok(Vec::new()), |exported| self.explained(exported))
+        match self.exports(std::iter::once(prefix))?.pop() {
+            Some(exported) => self.explained(exported),
+            None if prefix.len() == 0 => Ok(self.own_default_alone::<F>()?.into_iter().collect()),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The routes of a prefix, the first with reasons; one if nothing is sent.
@@ -135,6 +172,10 @@ impl<'a> Member<'a> {
     fn reasons<F: Family>(&self, exported: Exported<F>) -> Result<Vec<String>, Refusal> {
         let (id, prefix, view) = (self.id, exported.prefix.any(), exported.view);
         let no_path = || vec!["not sent: it has no usable path".into()];
+        if !view.suppressed_by.is_empty() && exported.sent.is_empty() {
+            let by: Vec<String> = view.suppressed_by.iter().map(ToString::to_string).collect();
+            return Ok(vec![format!("not sent: suppressed by the aggregate {}", by.join(", "))]);
+        }
         let several = exported.ranked.is_some();
         let mut reasons = match (exported.ranked, view.path.clone().or(view.best.clone())) {
             (_, None) => return Ok(no_path()),
@@ -146,6 +187,9 @@ impl<'a> Member<'a> {
         Ok(reasons)
     }
 }
+
+/// Why a neighbour is sent a default route that BGP does not have.
+const OWN_DEFAULT: &str = "its own default route (default-originate)";
 
 /// A prefix, and what a neighbour is sent of it.
 struct Exported<F: Family> {
@@ -203,12 +247,17 @@ pub(crate) fn advertised(
         }
         return Ok(AdvertisedPage { routes, waiting, joining, next: None });
     }
+    let mut routes = Vec::new();
+    if query.cursor.is_none() {
+        routes.extend(member.own_default_alone::<V4>()?);
+        routes.extend(member.own_default_alone::<V6>()?);
+    }
     let mut read = match query.cursor.as_deref() {
         None => Read::begin(router, None)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
     let (v4, v6) = read.next(limit);
-    let mut routes = member.routes(v4.into_iter(), query.all)?;
+    routes.extend(member.routes(v4.into_iter(), query.all)?);
     routes.extend(member.routes(v6.into_iter(), query.all)?);
     let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(AdvertisedPage { routes, waiting, joining, next })

@@ -50,8 +50,16 @@ pub struct Export {
 const TOO_LONG: &str = "not sent: its attributes do not fit a message of the session (RFC 8654)";
 
 impl Worker {
+    /// The default route that a member is sent in place of any of BGP (`default-originate`), while there is one.
+    pub fn own_default<F: Family>(&self, peer: PeerId) -> Option<Advertised> {
+        let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
+        let path = conditional::default_path::<F>(settings, &self.peers)?;
+        form(settings, self.peers.get(&path.source)?, &path, Prefix::<F>::default_route())
+    }
+
     /// What a member is sent of these prefixes and advertised paths, in their order; `None` inside: nothing. `None`
-    /// without a session of the peer in this worker. It says nothing about pending changes. O(prefixes).
+    /// without a session of the peer in this worker. It says nothing about pending changes, and leaves
+    /// [`Worker::own_default`] out of account. O(prefixes).
     pub fn adj_rib_out<F: Family>(
         &mut self,
         peer: PeerId,
@@ -65,15 +73,6 @@ impl Worker {
         {
             let mut offers = Offers::new(settings, peers, F::AFI, &best, &mut handles);
             for (at, (prefix, best)) in (0..).zip(page) {
-                if prefix.len() == 0
-                    && let Some(path) = conditional::default_path::<F>(settings, peers)
-                {
-                    // Its own is sent in its place.
-                    sent.push(
-                        peers.get(&path.source).and_then(|source| form(settings, source, &path, *prefix)),
-                    );
-                    continue;
-                }
                 let handle = offers.handle(at, *prefix, paths);
                 // A path is not sent to its source; the packer leaves that member out.
                 let gets = paths.get(handle).filter(|_| best.source != peer);

@@ -289,7 +289,8 @@ impl Group {
         transition.is_some_and(|transition| transition.goes_over(prefix))
     }
 
-    fn is_former<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    /// Whether a prefix is still advertised by the [former settings](Group::former_settings).
+    pub(super) fn is_former<F: Family>(&self, prefix: Prefix<F>) -> bool {
         let transition = self.conditional.as_ref().and_then(|conditional| conditional.transition.as_ref());
         transition.is_some_and(|transition| transition.is_former(prefix))
     }

@@ -6,6 +6,7 @@
 //! because it is sent all of it. So the messages of pages and those to members, in the order in which the worker packs
 //! them, leave what the members have.
 
+use super::conditional::default_handle;
 use super::group::{Group, Peers};
 use super::offers::{Handles, Offers};
 use super::pack::Packer;
@@ -38,16 +39,30 @@ impl Worker {
             let settings = group.settings.clone();
             let takes_ranked = |afi| settings.takes_ranked(afi);
             let mut handles = Handles::new(batch.paths.len());
+            let mut of_former = Handles::new(batch.paths.len());
             let mut of_ranked = Handles::new(ranked.paths.len());
             for_each_family!(F => match (settings.families.has(F::AFI), takes_ranked(F::AFI)) {
                 (false, _) => {}
                 (true, false) => {
                     let mut offers = Offers::new(&settings, peers, F::AFI, &batch.paths, &mut handles);
                     let mut items: Vec<(Handle, Prefix<F>)> = Vec::new();
-                    for change in batch.changes.get::<F>() {
+                    // While presence changes, some prefixes are advertised by the former settings.
+                    let former = group.former_settings();
+                    let by = former.as_deref().unwrap_or(&settings);
+                    let mut former_offers = Offers::new(by, peers, F::AFI, &batch.paths, &mut of_former);
+                    // The group's own default route is on every page, because it is in no table of a shard.
+                    let by = if group.is_former(Prefix::<F>::default_route()) { by } else { &*settings };
+                    let default = default_handle::<F>(by, peers, paths);
+                    let is_own = |prefix: Prefix<F>| default != NONE && prefix.len() == 0;
+                    for change in batch.changes.get::<F>().iter().filter(|change| !is_own(change.prefix)) {
+                        let offers = if group.is_former(change.prefix) { &mut former_offers } else { &mut offers };
                         items.push((offers.handle(change.new, change.prefix, paths), change.prefix));
                     }
+                    items.extend((default != NONE).then(|| (default, Prefix::default_route())));
                     pack(group, peers, items, paths, &mut writes);
+                    if default != NONE {
+                        paths.release(default);
+                    }
                 }
                 (true, true) => {
                     let mut offers = Offers::new(&settings, peers, F::AFI, &ranked.paths, &mut of_ranked);
@@ -64,6 +79,7 @@ impl Worker {
                 }
             });
             handles.release(paths);
+            of_former.release(paths);
             of_ranked.release(paths);
         }
         self.mirrored.push(Mirrored { token, writes });

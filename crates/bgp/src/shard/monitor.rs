@@ -75,7 +75,7 @@ impl Shard {
                 }
             }
             if views.best
-                && let Some(path) = core.advertised(route)
+                && let Some(path) = core.advertised(route).filter(|_| !core.is_suppressed(route.prefix()))
             {
                 let source = core.sessions.get(path.session).info.id;
                 let (attrs, noted) = core.attrs.in_batch(path.attrs);

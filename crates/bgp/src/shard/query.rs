@@ -57,8 +57,10 @@ pub struct AdvertisedView {
     pub path: Option<BestPath>,
     /// The best path.
     pub best: Option<BestPath>,
-    /// Why these differ, if they do.
+    /// Why these differ, if FIB suppression is why.
     pub standing: Standing,
+    /// The aggregates that suppress the prefix, so that workers have no path.
+    pub suppressed_by: Vec<AnyPrefix>,
 }
 
 /// The last feed of a prefix, for `route-check`.
@@ -234,10 +236,12 @@ impl Core {
             attrs: self.attrs.get(path.attrs).clone(),
             source: self.sessions.get(path.session).info.id,
         };
+        let is_visible = !self.is_suppressed(route.prefix());
         AdvertisedView {
-            path: self.advertised(route).map(of),
+            path: self.advertised(route).filter(|_| is_visible).map(of),
             best: self.best_of(route).map(of),
             standing: self.standing(route),
+            suppressed_by: self.suppressed_by(route.prefix()),
         }
     }
 

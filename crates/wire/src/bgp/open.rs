@@ -213,7 +213,7 @@ mod tests {
                 time: 4095,
                 families: RestartFamilies::new(&[0, 1, 1, 0x80, 0, 2, 1, 0]),
             }),
-            Capability::Unknown { code: 70, value: &[] },
+            Capability::EnhancedRouteRefresh,
             Capability::Unknown { code: 200, value: &[1, 2, 3] },
         ];
         let router_id = [10, 0, 0, 1].into();
@@ -244,7 +244,7 @@ mod tests {
         // One parameter for each capability.
         let body_of_two = body(&[8, 2, 2, 2, 0, 2, 2, 70, 0]);
         let found: Vec<_> = Open::parse(&body_of_two).unwrap().capabilities().collect();
-        assert_eq!(found, [Capability::RouteRefresh, Capability::Unknown { code: 70, value: &[] }]);
+        assert_eq!(found, [Capability::RouteRefresh, Capability::EnhancedRouteRefresh]);
         // The extended form for what did not need it.
         let extended = body(&[255, 255, 0, 7, 2, 0, 4, 2, 0, 6, 0]);
         let found: Vec<_> = Open::parse(&extended).unwrap().capabilities().collect();
@@ -259,7 +259,7 @@ mod tests {
             26, 2, 24, 69, 4, 0, 1, 1, 3, 5, 6, 0, 1, 0, 1, 0, 2, 64, 6, 0x80, 120, 0, 2, 1, 0x80, 6, 0,
         ]);
         let open = Open::parse(&lists).unwrap();
-        // Add-path, extended next hops, of which ribtide supports none, and graceful restart.
+        // Add-path, extended next hops, and graceful restart.
         let mut buf = Vec::new();
         let family = AddPathFamily { afi: 1, safi: 1, receive: true, send: true };
         let expected = [
