@@ -3,7 +3,8 @@
 //! The settings of single neighbours, static routes, VRFs, policies and the log are compared where they are applied.
 
 use ribtide_config::{
-    ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, ProcessConfig, Threads, VIRTUAL_ASIC,
+    ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, OriginateConfig, ProcessConfig, Threads,
+    VIRTUAL_ASIC,
 };
 use std::collections::BTreeMap;
 
@@ -92,7 +93,8 @@ pub const SETTINGS: &[Setting] = &[
     live("bgp.link-bandwidth-ext-community", SELECTED_AGAIN),
     live("bgp.backup-path", SELECTED_AGAIN),
     live("bgp.originate", "other routes are originated"),
-    live("bgp.graceful-restart.selection-deferral-time", "the next start obeys it"),
+    live("bgp.aggregate", "aggregates come, go and change with what they suppress"),
+    live("bgp.graceful-restart with another selection-deferral-time", "the next start obeys it"),
     live("rpki", "the table as a whole: the thread starts or ends; without it every route is not-found"),
     live(
         "rpki.cache",
@@ -291,9 +293,15 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
     key("bgp.multipath-relax", *multipath_relax == old.multipath_relax);
     key("bgp.link-bandwidth-ext-community", *link_bandwidth == old.link_bandwidth);
     key("bgp.backup-path", *backup_path == old.backup_path);
-    key("bgp.originate", *originate == old.originate);
+    let OriginateConfig { networks, require_route, policies, aggregates } = originate;
+    let former = &old.originate;
     key(
-        "bgp.graceful-restart.selection-deferral-time",
+        "bgp.originate",
+        (networks, require_route, policies) == (&former.networks, &former.require_route, &former.policies),
+    );
+    key("bgp.aggregate", *aggregates == former.aggregates);
+    key(
+        "bgp.graceful-restart with another selection-deferral-time",
         *selection_deferral_time == old.selection_deferral_time,
     );
 }

@@ -154,7 +154,7 @@ fn fields_given_twice_or_empty_are_refused() {
         ("/v1/bgp/clear", "{\"soft\": true}", "nothing is cleared"),
         ("/v1/bgp/clear", "{\"all\": false}", "nothing is cleared"),
         ("/v1/bgp/clear", "{\"address\": null}", "nothing is cleared"),
-        ("/v1/bgp/clear", "{\"address\": \"\"}", "invalid IP address"),
+        ("/v1/bgp/clear", "{\"address\": \"\"}", "is no address"),
         ("/v1/bgp/clear", "{\"address\": \"127.0.0.12\", \"all\": true}", "send one of them"),
         ("/v1/bgp/clear", "{\"all\": false, \"all\": true}", "duplicate field `all`"),
         ("/v1/asic", "{\"set\": {}}", "set is empty"),
