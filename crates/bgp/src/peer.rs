@@ -192,6 +192,9 @@ pub struct EgressSettings {
     pub prefix_sid: bool,
     /// Our role towards the receivers, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
+    /// Whether they have long-lived graceful restart, as we have towards them, and may get routes with LLGR_STALE; those that they
+    /// send are least preferred (RFC 9494 section 4.3).
+    pub long_lived: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
     /// The export policy. Equal ones have equal results.
@@ -220,6 +223,7 @@ impl EgressSettings {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            long_lived: false,
             role: None,
             next_hop: NextHopRule::Keep,
             export,

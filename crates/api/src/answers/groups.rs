@@ -88,6 +88,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         max_message,
         prefix_sid,
         role,
+        long_lived,
         next_hop,
         export,
     } = s;
@@ -121,6 +122,9 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     }
     if let Some(asn) = as_override {
         settings.push(format!("AS {asn} in paths overridden"));
+    }
+    if *long_lived {
+        settings.push("long-lived stale routes too".to_owned());
     }
     settings.extend([
         families.join(" "),

@@ -13,6 +13,7 @@ mod cut;
 mod effects;
 mod feed;
 mod gate;
+mod long_lived;
 mod moves;
 mod next_hops;
 mod paths;
@@ -154,6 +155,7 @@ impl Shard {
         match message {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
+            ShardIn::LongLived { peer, session, families } => self.long_lived(peer, session, families),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
             ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
@@ -233,6 +235,9 @@ impl Shard {
                 let end = prefixes.len().min(group.taken + op.count as usize);
                 let hint = |attrs| match core.sessions.is_originated(session) {
                     true => decision::ORIGINATED_HINT,
+                    false if attrs.llgr_stale() && core.sessions.get(session).is_least_preferred(attrs) => {
+                        decision::LONG_LIVED_STALE_HINT
+                    }
                     false => decision::hint(attrs),
                 };
                 let path = |attrs| Path::new(*number, session, hint(attrs));
@@ -483,10 +488,15 @@ impl Core {
     }
 
     fn rank(&self, path: Path) -> Rank {
-        match self.is_originated(path) {
-            true => Rank::ORIGINATED,
-            false => Rank::new(self.attrs.get(path.attrs), &self.options),
+        if self.is_originated(path) {
+            return Rank::ORIGINATED;
         }
+        let attrs = self.attrs.get(path.attrs);
+        let rank = Rank::new(attrs, &self.options);
+        if attrs.llgr_stale() && self.sessions.get(path.session).is_least_preferred(attrs) {
+            return rank.long_lived_stale();
+        }
+        rank
     }
 
     fn candidate(&self, path: Path) -> Candidate<'_> {

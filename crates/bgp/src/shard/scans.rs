@@ -68,6 +68,8 @@ enum Kind {
     Open,
     /// Remove the paths that a peer's route refresh has left out.
     Unrefreshed,
+    /// Mark retained paths that are long-lived stale now.
+    LongLived,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -108,6 +110,11 @@ impl Work {
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
+    }
+
+    /// Starts a scan that marks retained paths as long-lived stale.
+    pub(super) fn mark_long_lived(&mut self) {
+        self.go_round(Kind::LongLived);
     }
 
     /// Starts a scan that removes the paths that a peer's route refresh has left out.
@@ -229,7 +236,7 @@ impl Shard {
         let answering = work.has_resolved().then_some(Kind::Redecide);
         let tasks = work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed => true,
+            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed | Kind::LongLived => true,
         });
         for kind in tasks.map(|task| task.kind).chain(answering) {
             let mut part = Part::default();
@@ -268,6 +275,7 @@ impl Core {
         match kind {
             Kind::Purge => return self.purge(route, out),
             Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
+            Kind::LongLived => return self.mark_long_lived(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Open => self.open_gate(route, out),
             Kind::Dump(_) => {

@@ -8,6 +8,7 @@
 //! rest. A peer has at most one session with retained paths.
 
 use super::query::PeerCounts;
+use crate::attr::AttrSet;
 use crate::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(super) struct Session {
     keeps: FamilySet,
     /// Whether it ended. Its usable paths are retained ones.
     ended: bool,
+    /// The families whose retained paths are long-lived stale.
+    long_lived: FamilySet,
     /// The number of the peer's earlier session whose paths are retained, or [`NONE`].
     former: u16,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
@@ -80,6 +83,7 @@ impl Session {
             up,
             keeps,
             ended: !up,
+            long_lived: FamilySet::default(),
             former,
             recursive,
             path_ids,
@@ -93,6 +97,18 @@ impl Session {
     /// Whether its paths of a family are usable.
     pub(super) fn keeps<F: Family>(&self) -> bool {
         self.keeps.has(F::AFI)
+    }
+
+    /// Whether its paths of a family are to be long-lived stale.
+    pub(super) fn is_long_lived<F: Family>(&self) -> bool {
+        self.long_lived.has(F::AFI) && self.keeps::<F>()
+    }
+
+    /// Whether a path with these attributes is long-lived stale: the session has long-lived graceful restart, and the path the
+    /// community.
+    #[inline]
+    pub(super) fn is_least_preferred(&self, attrs: &AttrSet) -> bool {
+        attrs.llgr_stale() && self.info.egress.long_lived
     }
 
     /// Whether its paths are retained.
@@ -227,6 +243,14 @@ impl Sessions {
             self.release_families(former, FamilySet::ALL);
         }
         self.release_families(number, FamilySet::ALL.but(retained));
+    }
+
+    /// Retained paths of these families are to be long-lived stale.
+    pub(super) fn long_lived(&mut self, number: u16, families: FamilySet) {
+        if let Some(session) = &mut self.list[usize::from(number)] {
+            let FamilySet { ipv4, ipv6 } = session.long_lived;
+            session.long_lived = FamilySet { ipv4: ipv4 || families.ipv4, ipv6: ipv6 || families.ipv6 };
+        }
     }
 
     /// Paths of these families are retained no longer, and are still to be swept.

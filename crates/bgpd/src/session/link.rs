@@ -133,11 +133,13 @@ impl Sessions {
         let Some(up) = peer.up.take() else { return };
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
         peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
+        let at_once = retention.map_or_else(FamilySet::default, |retention| retention.long_lived_only);
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
+        self.begin_long_lived(id, at_once, now);
         self.announce_restarts(id);
     }
 
@@ -243,6 +245,7 @@ impl Sessions {
             four_octet_as: negotiated.four_octet_as,
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
             prefix_sid: peer.settings.prefix_sid,
+            long_lived: negotiated.long_lived.is_some(),
             role: peer.settings.role,
             next_hop,
             export: peer.settings.export.clone(),

@@ -89,6 +89,7 @@ impl Peer {
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
             own_restart: None,
+            long_lived: settings.graceful_restart.long_lived_time,
             add_path_receive: settings.add_path_receive,
         };
         // The seed must differ between peers and routers.
