@@ -268,7 +268,7 @@ def test_both_restart_and_neighbours_that_do_not_help(host):
     wait_for("initial routes are over", lambda: (host.folder / "ribtide.run").exists(), 60)
     router.process.kill()
     router.start()
-    # It restarts as well, and waits for End-of-RIB of nobody who does.
+    # It restarts as well, and waits for End-of-RIB of no neighbour that does.
     speakers = [feed(host, first, restarting=True, end=False), feed(host, second, OTHER), plain_feed()]
     wait_for("only the plain one is awaited", lambda: deferring(router)["awaited"] == 1, 15)
     assert withdrawn(speakers[1], 1) == [] and in_kernel(host) == 30

@@ -704,9 +704,7 @@ impl Reader {
         complete: &mut FamilySet,
     ) -> Result<Option<Mark>, What> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
-        while let Some(Frame { kind, body, total_len }) =
-            frame(*rest, session.max_len).map_err(What::Fault)?
-        {
+        while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
             *rest = (*rest).get(total_len..).unwrap_or_default();
             session.messages.count(kind);
             let report = match kind {

@@ -31,6 +31,9 @@ pub struct Learned {
 /// What names a retained path: its prefix, its peer and its path identifier.
 pub type Stale = (AnyPrefix, usize, Option<u32>);
 
+/// Paths of a peer that did not come again in a refresh: prefix and path identifier.
+type Unrefreshed = BTreeSet<(AnyPrefix, Option<u32>)>;
+
 /// The naive router.
 #[derive(Clone)]
 pub struct Oracle {
@@ -43,7 +46,7 @@ pub struct Oracle {
     /// Retained paths.
     stale: BTreeSet<Stale>,
     /// Of each refresh under way, the paths that did not come again.
-    unrefreshed: BTreeMap<(usize, Afi), BTreeSet<(AnyPrefix, Option<u32>)>>,
+    unrefreshed: BTreeMap<(usize, Afi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
 }
 
