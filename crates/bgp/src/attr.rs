@@ -188,7 +188,8 @@ impl AttrSet {
         let mut content = Content::default();
         content.begin(self.next_hop());
         let present = self.attributes().find(|attribute| attribute.code == code::COMMUNITIES);
-        let (flags, list) = present.map_or((flags::OPTIONAL | flags::TRANSITIVE, &[][..]), |a| (a.flags, a.value));
+        let (flags, list) =
+            present.map_or((flags::OPTIONAL | flags::TRANSITIVE, &[][..]), |a| (a.flags, a.value));
         let list = [list, &community.0.to_be_bytes()].concat();
         content.push(&Attribute { flags, code: code::COMMUNITIES, value: &list });
         let others = self.attributes().filter(|attribute| attribute.code != code::COMMUNITIES);

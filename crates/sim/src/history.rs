@@ -166,7 +166,9 @@ impl History {
                     Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
                 }
                 0 if up[who] => Event::Down(who),
-                0..=2 if !retained[who].is_empty() && !up[who] && rng.one_in(2) => Event::LongLived(who, afi(rng)),
+                0..=2 if !retained[who].is_empty() && !up[who] && rng.one_in(2) => {
+                    Event::LongLived(who, afi(rng))
+                }
                 0..=4 if !retained[who].is_empty() && rng.one_in(2) => Event::Sweep(who, afi(rng)),
                 _ if !up[who] => {
                     if rng.one_in(3) && !peers[who].kind.is_local() {

@@ -83,7 +83,8 @@ impl Oracle {
             }
             Event::LongLived(peer, afi) => {
                 let stale = self.stale.clone();
-                let is_stale = |prefix: AnyPrefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id));
+                let is_stale =
+                    |prefix: AnyPrefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id));
                 for (prefix, paths) in &mut self.paths {
                     let all = std::mem::take(paths);
                     let is_new = |path: &Learned| {

@@ -560,7 +560,8 @@ mod tests {
         let most = 1_000;
         let own = OwnRestart { time: 90, restarted: true, forwarding: FamilySet { ipv4: true, ipv6: false } };
         let ours = Settings { peer_asn: None, long_lived: Some(most), ..settings() };
-        let they = |long_lived, own_restart| Settings { long_lived, own_restart, local_asn: 65009, ..theirs() };
+        let they =
+            |long_lived, own_restart| Settings { long_lived, own_restart, local_asn: 65009, ..theirs() };
         let of = |ours: &Settings, they: Settings| negotiate(ours, &they.first_open()).unwrap().long_lived;
         let expected = |time| PeerLongLived { times: [time; 2], forwarding: own.forwarding };
         assert_eq!(of(&ours, they(Some(70_000), Some(own))), Some(expected(most)), "at most ours");

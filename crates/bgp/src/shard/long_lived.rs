@@ -25,7 +25,8 @@ impl Core {
         let unmarked = |core: &Core, route: &Route<F>| {
             let mut paths = route.paths(&core.paths).iter();
             paths.position(|path| {
-                core.sessions.get(path.session).is_long_lived::<F>() && !core.attrs.get(path.attrs).llgr_stale()
+                core.sessions.get(path.session).is_long_lived::<F>()
+                    && !core.attrs.get(path.attrs).llgr_stale()
             })
         };
         while let Some(at) = unmarked(self, route) {

@@ -32,6 +32,7 @@ pub use moves::Moved;
 pub use paths::Part;
 pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
+use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
@@ -233,7 +234,7 @@ impl Shard {
             for_each_family!(F => if F::AFI == op.afi {
                 let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
                 let end = prefixes.len().min(group.taken + op.count as usize);
-                let hint = |attrs| match core.sessions.is_originated(session) {
+                let hint = |attrs: &AttrSet| match core.sessions.is_originated(session) {
                     true => decision::ORIGINATED_HINT,
                     false if attrs.llgr_stale() && core.sessions.get(session).is_least_preferred(attrs) => {
                         decision::LONG_LIVED_STALE_HINT

@@ -104,6 +104,11 @@ impl Session {
         self.long_lived.has(F::AFI) && self.keeps::<F>()
     }
 
+    /// Whether it has retained paths that are to be long-lived stale.
+    pub(super) fn has_long_lived(&self) -> bool {
+        !self.long_lived.and(self.keeps).is_empty()
+    }
+
     /// Whether a path with these attributes is long-lived stale: the session has long-lived graceful restart, and the path the
     /// community.
     #[inline]

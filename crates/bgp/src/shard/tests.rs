@@ -7,7 +7,6 @@ mod refresh;
 mod retained;
 
 use super::*;
-use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
 use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, PeerKind};

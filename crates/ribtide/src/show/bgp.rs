@@ -251,7 +251,8 @@ fn session(s: &Session) -> String {
         });
     }
     if !s.long_lived_seconds.is_empty() {
-        let times = s.long_lived_seconds.iter().map(|(family, time)| format!("{family} for {}", duration(*time)));
+        let times =
+            s.long_lived_seconds.iter().map(|(family, time)| format!("{family} for {}", duration(*time)));
         let times: Vec<String> = times.collect();
         out.push_str(&format!("  Long-lived stale after that: {}\n", times.join(", ")));
     }
@@ -519,6 +520,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
         let stale = Stale {
+            long_lived: vec![],
             paths: PerFamilyCount { ipv4: 1200, ipv6: 1 },
             seconds: 5,
             restart_seconds_left: Some(115),
