@@ -6,6 +6,7 @@ import re
 import pytest
 
 from harness import Bird, Frr, Host, Ribtide, wait_for
+from test_rpki import Stayrtr
 
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "deployments.md"
 
@@ -119,12 +120,20 @@ def test_route_server(hosts):
         server.address(link, "203.0.113.1/32")
         server.ip("route", "add", f"{address}/32", "dev", link)
         member.address(link, f"{address}/24")
+    irr = server.folder / "irr"
+    irr.mkdir()
+    (irr / "AS64811.prefixes").write_text("# bgpq4 -A\n192.0.2.0/24 24..25\n198.18.1.0/24 24..24\n")
+    (irr / "AS64811.json").write_text('{"NN": [\n  64811\n]}\n')
+    Stayrtr(server, [("192.0.2.0/24", 24, 64811)])
     ours = Ribtide(server, printed("Route server"))
+    wait_for("the payload of the cache", lambda: [c["records"]["ipv4"] for c in ours.show("rpki", "caches")["caches"]] == [1], 60)
+    # Its own; another member's; too long for the RPKI; of an AS that is not in its AS-SET.
     first = Bird(one, bird("203.0.113.11", """
 protocol bgp ours from fast {
     local 203.0.113.11 as 64811; neighbor 203.0.113.1 as 64700; local role rs_client; enforce first as off;
     ipv4 { import all; export filter { bgp_med = 7; accept; }; };
-}""", ["192.0.2.0/24 blackhole { bgp_community.add((64700, 1)); }", "198.51.100.0/24 blackhole"]))
+}""", ["192.0.2.0/24 blackhole { bgp_community.add((64700, 1)); }", "198.51.100.0/24 blackhole", "192.0.2.128/25 blackhole",
+       "198.18.1.0/24 blackhole { bgp_path.prepend(65009); }"]))
     second = Frr(two, bgpd=frr(64812, "203.0.113.12", "203.0.113.1", 64700, ["198.51.100.16/28", "10.0.0.0/8"],
                                " neighbor 203.0.113.1 local-role rs-client\n no neighbor 203.0.113.1 enforce-first-as\n"))
     wait_for("FRR has BIRD's route", lambda: second.table().get("192.0.2.0/24"), 60)
@@ -134,7 +143,13 @@ protocol bgp ours from fast {
     route = first.table()["198.51.100.16/28"]
     assert (route.as_path, route.next_hop) == ("64812", "203.0.113.12")
     assert set(ours.table()) == {"192.0.2.0/24", "198.51.100.16/28"}, "neither takes the other's prefixes"
+    assert ours.neighbor("203.0.113.11")["session"]["counters"]["rejected"] == 3
     assert ours.neighbor("203.0.113.12")["session"]["counters"]["rejected"] == 1
+    # The AS-SET has another member now.
+    (irr / "AS64811.json").write_text('{"NN": [\n  64811,65009\n]}\n')
+    ours.text("reload")
+    wait_for("FRR has the route of the new AS", lambda: "198.18.1.0/24" in second.table(), 60)
+    assert second.table()["198.18.1.0/24"].as_path == "64811 65009"
 
 
 def spines(hosts, asn, leaf, one, two, networks):

@@ -1,10 +1,11 @@
 //! Every endpoint of the API: path, input and handler.
 
 use super::access::{Caller, ChangeLog, guard, may_change};
-use super::answers::Changed;
+use super::answers::{Changed, ReceivedWhich};
 use super::request::{
-    AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, PageQuery,
-    PrefixQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
+    AdvertisedQuery, AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery,
+    Nothing, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery,
+    UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -15,7 +16,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{
-    AsicAddresses, AsicFaults, Clear, FibPrefixes, Resize, SetAsic, SetNextHopCache, SetSuppression,
+    AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
+    SetSuppression,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -29,6 +31,8 @@ const MAX_NEIGHBORS: usize = 256;
 const MAX_GROUPS: usize = 64;
 /// Routes before import policy of a page at most: the policy runs for each.
 const MAX_RECEIVED: usize = 1000;
+/// Prefixes of a page of advertised routes at most: the export policy runs for each, on the update thread.
+const MAX_ADVERTISED: usize = 1000;
 /// Addresses of a lookup at most.
 const MAX_LOOKUP: usize = 65_536;
 
@@ -142,8 +146,14 @@ pub(super) fn endpoints() -> Endpoints {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
         })
         .read_one("/v1/bgp/neighbors/{address}", |i, address| answers::bgp_neighbor(i, address))
-        .read_part("/v1/bgp/neighbors/{address}/received", |i, address, q: PageQuery| {
-            answers::received(i, address, q.cursor.as_deref(), limit(q.limit, MAX_RECEIVED)?)
+        .read_part("/v1/bgp/neighbors/{address}/received", |i, address, q: ReceivedQuery| {
+            received(i, address, ReceivedWhich::All, &q)
+        })
+        .read_part("/v1/bgp/neighbors/{address}/filtered", |i, address, q: ReceivedQuery| {
+            received(i, address, ReceivedWhich::Filtered, &q)
+        })
+        .read_part("/v1/bgp/neighbors/{address}/advertised", |i, address, q: AdvertisedQuery| {
+            answers::advertised(i, address, &q, limit(q.limit, MAX_ADVERTISED)?)
         })
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
@@ -179,7 +189,7 @@ pub(super) fn endpoints() -> Endpoints {
             Ok(Changed::from(answers::set_nexthop_cache(i, &set)?))
         })
         .read("/v1/route-check", |i, q: RouteCheckQuery| answers::route_check(i, q.full, q.defaults))
-        .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix))
+        .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix, q.to))
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
@@ -188,6 +198,9 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/rpki", |i, Nothing {}| answers::rpki(i))
         .read("/v1/rpki/table", |i, q: PageQuery| {
             answers::rpki_table(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
+        .read("/v1/rpki/aspas", |i, q: PageQuery| {
+            answers::rpki_aspas(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
         })
         .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
@@ -208,6 +221,17 @@ pub(super) fn endpoints() -> Endpoints {
             Ok(Changed::from(answers::asic_faults(i, faults)?))
         })
         .metrics("/metrics")
+}
+
+fn received(
+    router: &ApiState,
+    address: &str,
+    which: ReceivedWhich,
+    query: &ReceivedQuery,
+) -> Result<ReceivedPage, Refusal> {
+    let ReceivedQuery { prefix, cursor, limit: wanted } = query;
+    let limit = limit(*wanted, MAX_RECEIVED)?;
+    answers::received(router, address, which, prefix.as_deref(), cursor.as_deref(), limit)
 }
 
 /// The endpoints, and replies to all other requests.

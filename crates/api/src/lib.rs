@@ -18,7 +18,7 @@ pub mod route_check;
 mod state;
 
 pub use answers::resized;
-pub use listener::{Api, ListenError, SocketFile};
+pub use listener::{Api, ApiServer, ListenError};
 pub use request::Refusal;
 pub use state::{Reload, RouterState};
 

@@ -15,7 +15,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 /// Concurrent requests; a further one waits.
 const CONCURRENT_REQUESTS_MAX: usize = 16;
@@ -26,17 +28,18 @@ pub struct Api {
     unix: UnixListener,
     tcp: Option<TcpListener>,
     file: SocketFile,
+    config: ApiConfig,
 }
 
 /// The file of the Unix socket. It is deleted on drop, so a missing file means that no daemon
 /// listens.
 #[derive(Debug)]
-pub struct SocketFile(PathBuf);
+struct SocketFile(PathBuf);
 
 impl SocketFile {
-    /// The path of the file.
-    pub fn path(&self) -> &std::path::Path {
-        &self.0
+    /// Leaves the file there, because another socket has taken its place.
+    fn forget(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -96,73 +99,177 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
+/// Binds the Unix socket. Replaces a socket file without a listener, or the one that is `ours`.
+fn bind_unix(config: &ApiConfig, ours: bool) -> Result<(UnixListener, SocketFile), ListenError> {
+    let path = &config.socket;
+    let refused = |e| ListenError::Unix(path.clone(), e);
+    if !ours && UnixStream::connect(path).is_ok() {
+        return Err(ListenError::InUse(path.clone()));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => return Err(ListenError::Occupied(path.clone())),
+        _ if ours => {}
+        Ok(_) => std::fs::remove_file(path).map_err(refused)?,
+        // The following bind fails for the same reason and reports it.
+        Err(_) => {}
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(refused)?;
+    }
+    // A file that takes the place of another is there at each moment.
+    let mut place = path.clone().into_os_string();
+    if ours {
+        place.push(".new");
+    }
+    let place = PathBuf::from(place);
+    let group = config.socket_group.as_ref();
+    let unix =
+        match (unix_socket::bind(&place, config.socket_mode, group.map(|group| group.id.as_raw())), group) {
+            (Ok(unix), _) => unix,
+            (Err(BindError::Group(e)), Some(group)) => {
+                return Err(ListenError::Group(path.clone(), group.name.clone(), e));
+            }
+            (Err(BindError::Group(e) | BindError::Socket(e)), _) => return Err(refused(e)),
+        };
+    if ours {
+        std::fs::rename(&place, path).map_err(refused)?;
+    }
+    unix.set_nonblocking(true).map_err(refused)?;
+    Ok((unix, SocketFile(path.clone())))
+}
+
+fn bind_tcp(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
+    listener.map_err(|e| ListenError::Tcp(address, e))
+}
+
 impl Api {
     /// Binds the listeners. Replaces a socket file without a listener.
     ///
     /// # Errors
     /// Another router listens there, or the kernel refuses.
     pub fn bind(config: &ApiConfig) -> Result<Api, ListenError> {
-        let path = &config.socket;
-        let refused = |e| ListenError::Unix(path.clone(), e);
-        if UnixStream::connect(path).is_ok() {
-            return Err(ListenError::InUse(path.clone()));
-        }
-        match std::fs::symlink_metadata(path) {
-            Ok(found) if !found.file_type().is_socket() => return Err(ListenError::Occupied(path.clone())),
-            Ok(_) => std::fs::remove_file(path).map_err(refused)?,
-            // The following bind fails for the same reason and reports it.
-            Err(_) => {}
-        }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(refused)?;
-        }
-        let group = config.socket_group.as_ref();
-        let bound = unix_socket::bind(path, config.socket_mode, group.map(|group| group.id.as_raw()));
-        let (unix, file) = match (bound, group) {
-            (Ok(unix), _) => (unix, SocketFile(path.clone())),
-            (Err(BindError::Group(e)), Some(group)) => {
-                return Err(ListenError::Group(path.clone(), group.name.clone(), e));
-            }
-            (Err(BindError::Group(e) | BindError::Socket(e)), _) => return Err(refused(e)),
-        };
-        unix.set_nonblocking(true).map_err(refused)?;
-        let tcp = match config.http {
-            None => None,
-            Some(address) => {
-                let listener = TcpListener::bind(address).and_then(|l| l.set_nonblocking(true).map(|()| l));
-                Some(listener.map_err(|e| ListenError::Tcp(address, e))?)
-            }
-        };
-        Ok(Api { unix, tcp, file })
+        let (unix, file) = bind_unix(config, false)?;
+        let tcp = config.http.map(bind_tcp).transpose()?;
+        Ok(Api { unix, tcp, file, config: config.clone() })
     }
 
-    /// Serves on a thread of its own until the process ends. The file lives as long as its owner.
+    /// Serves on a thread of its own until the process ends. The file of the Unix socket lives as long as the server.
     ///
     /// # Errors
-    /// The thread cannot be created.
-    pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<SocketFile> {
-        let Api { unix, tcp, file } = self;
+    /// The thread, or its event loop, cannot be created.
+    pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<ApiServer> {
+        let Api { unix, tcp, file, config } = self;
         let state = Arc::new(ApiState::new(router, reload));
-        thread::spawn("api", Ends::WithOwner, move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .thread_name("api-query")
-                .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
-                .build();
-            let runtime = runtime.expect("an event loop for the API");
-            runtime.block_on(async {
-                let router = routes(state);
-                let max = share(rustix::process::getrlimit(Resource::Nofile).current);
-                let unix =
-                    tokio::net::UnixListener::from_std(unix).expect("a listener router its event loop");
-                if let Some(tcp) = tcp {
-                    let tcp =
-                        tokio::net::TcpListener::from_std(tcp).expect("a listener router its event loop");
-                    tokio::spawn(serve(tcp, max, router.clone(), Caller::tcp));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .thread_name("api-query")
+            .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
+            .build()?;
+        let max = share(rustix::process::getrlimit(Resource::Nofile).current);
+        let service = Service { handle: runtime.handle().clone(), router: routes(state), max };
+        let tcp = tcp.map(|tcp| service.tcp(tcp)).transpose()?;
+        let unix = service.unix(unix)?;
+        thread::spawn("api", Ends::WithOwner, move || runtime.block_on(std::future::pending::<()>()))?;
+        Ok(ApiServer { service, listening: Mutex::new(Listening { config, unix, tcp, file }) })
+    }
+}
+
+/// The event loop of the API, and what its listeners serve.
+struct Service {
+    handle: Handle,
+    router: axum::Router,
+    /// Connections of a listener.
+    max: usize,
+}
+
+impl Service {
+    fn unix(&self, listener: UnixListener) -> io::Result<JoinHandle<()>> {
+        let _inside = self.handle.enter();
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::unix)))
+    }
+
+    fn tcp(&self, listener: TcpListener) -> io::Result<JoinHandle<()>> {
+        let _inside = self.handle.enter();
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::tcp)))
+    }
+
+    /// Closes a listener. Its connections go on.
+    fn close(&self, listener: JoinHandle<()>) {
+        listener.abort();
+        // An aborted task ends with an error.
+        let _ = self.handle.block_on(listener);
+    }
+}
+
+/// The running API.
+pub struct ApiServer {
+    service: Service,
+    listening: Mutex<Listening>,
+}
+
+/// The listeners, by the settings that they were bound by.
+struct Listening {
+    config: ApiConfig,
+    unix: JoinHandle<()>,
+    tcp: Option<JoinHandle<()>>,
+    file: SocketFile,
+}
+
+impl ApiServer {
+    /// The path of the Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.listening().file.0.clone()
+    }
+
+    fn listening(&self) -> MutexGuard<'_, Listening> {
+        self.listening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens as `config` says. Requests under way are answered. Returns whether a listener changed. Not to be called on the
+    /// event loop of the API.
+    ///
+    /// # Errors
+    /// A listener cannot be bound. The Unix socket may have changed, the TCP listener has not.
+    pub fn reconfigure(&self, config: &ApiConfig) -> Result<bool, ListenError> {
+        let mut listening = self.listening();
+        let Listening { config: present, unix, tcp, file } = &mut *listening;
+        let of_unix = |c: &ApiConfig| (c.socket.clone(), c.socket_mode, c.socket_group.clone());
+        let refused = |e| ListenError::Unix(config.socket.clone(), e);
+        let mut changed = false;
+        if of_unix(present) != of_unix(config) {
+            let same_path = present.socket == config.socket;
+            let (listener, its_file) = bind_unix(config, same_path)?;
+            let task = self.service.unix(listener).map_err(refused)?;
+            self.service.close(std::mem::replace(unix, task));
+            let former = std::mem::replace(file, its_file);
+            if same_path {
+                former.forget();
+            }
+            present.socket.clone_from(&config.socket);
+            present.socket_mode = config.socket_mode;
+            present.socket_group.clone_from(&config.socket_group);
+            changed = true;
+        }
+        if present.http != config.http {
+            // All addresses of a port are in the way of one of them, so the former listener goes first.
+            if let Some(former) = tcp.take() {
+                self.service.close(former);
+            }
+            let listen = |address: SocketAddr| {
+                let listener = bind_tcp(address)?;
+                self.service.tcp(listener).map_err(|e| ListenError::Tcp(address, e))
+            };
+            match config.http.map(listen).transpose() {
+                Ok(listener) => (*tcp, present.http, changed) = (listener, config.http, true),
+                Err(e) => {
+                    *tcp = present.http.and_then(|former| listen(former).ok());
+                    return Err(e);
                 }
-                serve(unix, max, router, Caller::unix).await;
-            });
-        })?;
-        Ok(file)
+            }
+        }
+        Ok(changed)
     }
 }

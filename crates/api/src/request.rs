@@ -205,6 +205,29 @@ pub(super) struct RouteQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// A page of the Adj-RIB-Out of a neighbour.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AdvertisedQuery {
+    /// Only this prefix, with the reasons.
+    pub(crate) prefix: Option<String>,
+    /// Also prefixes that are not sent, with the reasons.
+    #[serde(default)]
+    pub(crate) all: bool,
+    pub(crate) cursor: Option<String>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// A page of the routes of a neighbour before import policy.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReceivedQuery {
+    /// Only this prefix.
+    pub(super) prefix: Option<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
 /// A page of selected routes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -251,6 +274,8 @@ pub(super) struct PrefixQuery {
     /// The VRF; default: the default one.
     pub(super) vrf: Option<String>,
     pub(super) prefix: String,
+    /// Also the state towards this neighbour.
+    pub(super) to: Option<IpAddr>,
 }
 
 /// The scope of `route-check`.

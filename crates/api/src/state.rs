@@ -36,8 +36,8 @@ pub struct RouterState {
     pub meters: Meters,
     /// BGP, when configured.
     pub bgp: Option<Bgp>,
-    /// Origin validation, when configured.
-    pub rpki: Option<StageHandle<Engine>>,
+    /// Origin validation; see [`RouterState::rpki`].
+    pub rpki: RwLock<Option<StageHandle<Engine>>>,
     /// BFD.
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
@@ -59,6 +59,11 @@ impl RouterState {
     /// Sets the configuration in force.
     pub fn configure(&self, config: Config) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    /// Origin validation, when configured.
+    pub fn rpki(&self) -> Option<StageHandle<Engine>> {
+        self.rpki.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The shards, where BGP runs.

@@ -261,8 +261,18 @@ impl Engine {
     /// # Errors
     /// A sentence when a socket cannot be bound; nothing has changed.
     pub fn configure(&mut self, config: &BfdConfig) -> io::Result<Changes> {
-        self.listen_for(config)?;
         let now = self.now();
+        if config.listen == self.listen {
+            self.listen_for(config)?;
+        } else {
+            self.listen_elsewhere(config)?;
+            // The addresses of packets change. Peers are told that the session ends, which is no failure.
+            for (peer, id) in self.by_peer.clone() {
+                let Some(requested) = self.known.get(&id).map(|known| known.requested) else { continue };
+                self.remove(id, now);
+                self.add(peer, requested, now);
+            }
+        }
         let mut changes = Changes::default();
         let gone = self.by_peer.iter().filter(|(peer, _)| !config.sessions.contains_key(peer));
         for (peer, id) in gone.map(|(peer, id)| (peer.clone(), *id)).collect::<Vec<_>>() {
@@ -322,6 +332,33 @@ impl Engine {
     /// Discarded packets, by reason.
     pub fn discarded(&self) -> Vec<(&'static str, u64)> {
         self.sessions.discarded().map(|(why, count)| (why.name(), count)).collect()
+    }
+
+    /// Binds sockets of the addresses of `config` in place of the present ones.
+    ///
+    /// # Errors
+    /// A sentence when a socket cannot be bound; the present ones stay.
+    fn listen_elsewhere(&mut self, config: &BfdConfig) -> io::Result<()> {
+        let former = std::mem::replace(&mut self.listen, config.listen.clone());
+        let sockets = std::mem::take(&mut self.listeners);
+        let first = self.listen_for(config);
+        let taken = first.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AddrInUse);
+        let (outcome, sockets) = match taken {
+            // A socket of ours may be in the way, as one of all addresses is.
+            true => {
+                drop(sockets);
+                (self.listen_for(config), None)
+            }
+            false => (first, Some(sockets)),
+        };
+        if outcome.is_err() {
+            self.listen = former;
+            match sockets {
+                Some(sockets) => self.listeners = sockets,
+                None => self.listen_for(config)?,
+            }
+        }
+        outcome
     }
 
     /// Binds the missing sockets of the sessions of `config`.

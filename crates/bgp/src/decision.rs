@@ -7,6 +7,10 @@
 //! of its neighboring AS with a lower MED. [`arrival`] and [`departure`] decide when a change needs
 //! no comparison of all paths.
 
+mod ranking;
+
+pub use ranking::{Ranked, ranked};
+
 use crate::attr::AttrSet;
 use crate::peer::PeerInfo;
 use smallvec::SmallVec;
@@ -460,7 +464,7 @@ mod tests {
 
     /// A path as a row of numbers, small so that ties are frequent.
     #[derive(Clone, Debug)]
-    struct Row {
+    pub(super) struct Row {
         class: u64,
         med: u32,
         neighbor_as: u32,
@@ -471,7 +475,7 @@ mod tests {
         router_id: u8,
     }
 
-    fn rows() -> impl Strategy<Value = Vec<Row>> {
+    pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
         let row = (
             0..2u64,
             0..3u32,
@@ -496,7 +500,7 @@ mod tests {
         prop::collection::vec(row, 1..8)
     }
 
-    fn options() -> impl Strategy<Value = DecisionOptions> {
+    pub(super) fn options() -> impl Strategy<Value = DecisionOptions> {
         any::<[bool; 3]>().prop_map(|[always_compare_med, deterministic_med, prefer_oldest]| {
             DecisionOptions {
                 always_compare_med,
@@ -508,7 +512,7 @@ mod tests {
     }
 
     /// The rows as candidates, each from a peer of its own whose address falls with its number.
-    fn with_candidates<R>(rows: &[Row], f: impl FnOnce(&[Candidate<'_>]) -> R) -> R {
+    pub(super) fn with_candidates<R>(rows: &[Row], f: impl FnOnce(&[Candidate<'_>]) -> R) -> R {
         let id = |n: u8| Ipv4Addr::new(10, 0, 0, n);
         let export = Arc::new(ribtide_policy::Policy::new(vec![], false));
         let peers: Vec<PeerInfo> = rows

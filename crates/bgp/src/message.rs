@@ -1,7 +1,7 @@
 //! The messages between reader, shard, egress worker and RIB manager. Every message is a batch.
 //!
 //! ```text
-//! reader ── ShardIn ──► shard ── BestBatch ──► egress worker ── Output ──► sessions
+//! reader ── ShardIn ──► shard ── BestBatch, RankedBatch ──► egress worker ── Output ──► sessions
 //!                         │ ▲                     │
 //!                         │ └── ShardIn::Dump ◄───┘
 //!                         └──── Feed ──► RIB manager ── ShardIn::NextHops, Confirmed ──►
@@ -211,6 +211,58 @@ pub struct Change<F: Family> {
     pub new: u32,
 }
 
+/// Changes of the ranked paths of prefixes, from one shard to the workers that need more than the best
+/// path of each.
+#[derive(Debug, Default)]
+pub struct RankedBatch {
+    /// The paths, by index; see [`BestBatch::paths`].
+    pub paths: Vec<BestPath>,
+    /// The former and the new paths of each change, the former first.
+    pub ranked: Vec<RankedPath>,
+    /// The changes.
+    pub changes: Families<RankedChanges>,
+}
+
+/// A path among the ranked ones of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RankedPath {
+    /// Its index in [`RankedBatch::paths`].
+    pub path: u32,
+    /// Its path identifier for peers (RFC 7911): unique in the prefix, the same as long as the path is there, never 0.
+    pub id: u32,
+    /// Whether it is the best path or equals it up to the tie-breaking rules.
+    pub equal: bool,
+}
+
+per_family! {
+    /// Changes of ranked paths, per family.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RankedChanges<F> = Vec<RankedChange<F>>;
+}
+
+/// The ranked paths of one prefix changed. The former ones equal the new ones of the previous change (or
+/// dump) of this prefix on the same queue; advertised paths are derived from them.
+#[derive(Clone, Copy, Debug)]
+pub struct RankedChange<F: Family> {
+    /// The prefix.
+    pub prefix: Prefix<F>,
+    /// Where its former paths begin in [`RankedBatch::ranked`].
+    pub start: u32,
+    /// How many these are.
+    pub old: u32,
+    /// How many new ones follow.
+    pub new: u32,
+}
+
+impl RankedBatch {
+    /// The former and the new paths of one of its changes, each from the best on.
+    pub fn of<F: Family>(&self, change: &RankedChange<F>) -> (&[RankedPath], &[RankedPath]) {
+        let start = change.start as usize;
+        let middle = start + change.old as usize;
+        (&self.ranked[start..middle], &self.ranked[middle..middle + change.new as usize])
+    }
+}
+
 /// No path.
 pub const NONE: u32 = u32::MAX;
 
@@ -223,6 +275,8 @@ pub struct DumpRequest {
     pub token: u64,
     /// The family.
     pub afi: Afi,
+    /// Whether it needs the ranked paths of each prefix, and changes of these from now on.
+    pub ranked: bool,
 }
 
 /// A message of a shard or a session to a worker.
@@ -237,6 +291,17 @@ pub enum EgressIn {
         token: u64,
         /// The paths.
         batch: BestBatch,
+        /// Whether this shard has sent everything.
+        last: bool,
+    },
+    /// Changes of ranked paths; the same batch goes to every worker that needs them.
+    Ranked(Arc<RankedBatch>),
+    /// A part of a dump of ranked paths, without former ones; ordered with `Ranked`.
+    RankedDump {
+        /// The token of the request.
+        token: u64,
+        /// The paths.
+        batch: RankedBatch,
         /// Whether this shard has sent everything.
         last: bool,
     },

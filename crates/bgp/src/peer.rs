@@ -4,7 +4,9 @@ use ribtide_policy::{RouteType, Source};
 use ribtide_prefix::Afi;
 pub use ribtide_prefix::FamilySet;
 use ribtide_wire::bgp::role::Role;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 
 /// A configured or dynamic peer, as a dense number. A number is reused only after every shard and
 /// worker has removed its former peer.
@@ -109,6 +111,61 @@ impl PrefixLimits {
     }
 }
 
+/// Which paths of a prefix a peer gets, with path identifiers (RFC 7911). Paths that the group's rules
+/// or its export policy refuse do not count, so none hides another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PathSelection {
+    /// Every path.
+    All,
+    /// So many, from the best on.
+    Best(NonZeroU16),
+    /// The best path and those that equal it up to the tie-breaking rules, as multipath members do.
+    Ecmp,
+    /// The best of each neighbouring AS.
+    PerAs,
+}
+
+impl fmt::Display for PathSelection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PathSelection::All => f.write_str("all"),
+            PathSelection::Best(count) => write!(f, "best {count}"),
+            PathSelection::Ecmp => f.write_str("ecmp"),
+            PathSelection::PerAs => f.write_str("per-as"),
+        }
+    }
+}
+
+/// A selection of paths per family; `None`: the best path alone, without identifier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SentPaths {
+    /// Of IPv4 unicast.
+    pub ipv4: Option<PathSelection>,
+    /// Of IPv6 unicast.
+    pub ipv6: Option<PathSelection>,
+}
+
+impl SentPaths {
+    /// The selection of `afi` unicast.
+    pub fn of(self, afi: Afi) -> Option<PathSelection> {
+        match afi {
+            Afi::Ipv4 => self.ipv4,
+            Afi::Ipv6 => self.ipv6,
+        }
+    }
+
+    /// The families with a selection.
+    pub fn families(self) -> FamilySet {
+        FamilySet { ipv4: self.ipv4.is_some(), ipv6: self.ipv6.is_some() }
+    }
+
+    /// The selections of these families alone.
+    #[must_use]
+    pub fn within(self, families: FamilySet) -> SentPaths {
+        SentPaths { ipv4: self.ipv4.filter(|_| families.ipv4), ipv6: self.ipv6.filter(|_| families.ipv6) }
+    }
+}
+
 /// An established session for shards and workers. Immutable for its life.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerInfo {
@@ -197,6 +254,11 @@ pub struct EgressSettings {
     pub long_lived: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
+    /// The families in which the receivers get several paths of a prefix, and which.
+    pub add_path: SentPaths,
+    /// The only receiver, where the best path that it gets is that of the paths which it may have, rather than none
+    /// where the best of all is refused or its own (RFC 7947 section 2.3.2). `None`: the best of all, or none.
+    pub client: Option<PeerId>,
     /// The export policy. Equal ones have equal results.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
 }
@@ -226,8 +288,15 @@ impl EgressSettings {
             long_lived: false,
             role: None,
             next_hop: NextHopRule::Keep,
+            add_path: SentPaths::default(),
+            client: None,
             export,
         }
+    }
+
+    /// Whether the paths for these peers in family `afi` depend on others than the best.
+    pub fn takes_ranked(&self, afi: Afi) -> bool {
+        self.client.is_some() || self.add_path.of(afi).is_some()
     }
 }
 

@@ -10,8 +10,10 @@
 
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::egress::{Flush, Worker, Write};
-use ribtide_bgp::message::{BestBatch, BestPath, Change, EgressIn, NONE};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::message::{
+    BestBatch, BestPath, Change, EgressIn, NONE, RankedBatch, RankedChange, RankedPath,
+};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PathSelection, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Prefix, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
@@ -117,6 +119,7 @@ fn paths(message: &EgressIn) -> &[BestPath] {
     match message {
         EgressIn::Best(batch) => &batch.paths,
         EgressIn::Dump { batch, .. } => &batch.paths,
+        EgressIn::Ranked(batch) => &batch.paths,
         _ => &[],
     }
 }
@@ -201,6 +204,60 @@ fn measure(members: u32, prefixes: usize) {
     parts.push(EgressIn::Dump { token, batch: BestBatch::default(), last: true });
     timed.run("dumped to as many that join", prefixes, 1, parts);
     timed.run("withdrawn", prefixes, 32 * 1024, changes(Some(4), None));
+}
+
+/// The ranked paths of sets of prefixes, one from each source. Those of `old` and `new` differ in the path of the first
+/// source alone.
+fn ranked_batches(prefixes: usize, old: Option<u32>, new: Option<u32>) -> Vec<RankedBatch> {
+    let mut sets: Vec<usize> = (0..prefixes.div_ceil(SHARE)).collect();
+    sets.sort_unstable_by_key(|set| mix(*set as u64 ^ 0xabcd));
+    let mut batches = vec![RankedBatch::default()];
+    for set in sets {
+        if batches.last().is_some_and(|b| b.ranked.len() >= 2 * BATCH) {
+            batches.push(RankedBatch::default());
+        }
+        let Some(batch) = batches.last_mut() else { continue };
+        let first = batch.paths.len() as u32;
+        let rounds = [old, new].map(|round| round.unwrap_or(0));
+        let paths = |n: u32, round: u32| BestPath {
+            source: PeerId(n),
+            ..path(set * SOURCES as usize + n as usize, round)
+        };
+        batch.paths.extend((0..SOURCES).map(|n| paths(n, if n == 0 { rounds[0] } else { 0 })));
+        batch.paths.push(paths(0, rounds[1]));
+        for n in set * SHARE..prefixes.min(set * SHARE + SHARE) {
+            let start = batch.ranked.len() as u32;
+            let row = |n: u32, path: u32| RankedPath { path, id: (n + 1) << 16, equal: n == 0 };
+            let list =
+                |changed: u32| (0..SOURCES).map(move |n| row(n, if n == 0 { changed } else { first + n }));
+            let (former, later) = (old.map(|_| list(first)), new.map(|_| list(first + SOURCES)));
+            batch.ranked.extend(former.into_iter().flatten().chain(later.into_iter().flatten()));
+            let len = |round: Option<u32>| round.map_or(0, |_| SOURCES);
+            batch.changes.v4.push(RankedChange { prefix: prefix(n), start, old: len(old), new: len(new) });
+        }
+    }
+    batches
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn ranked() {
+    let prefixes = 100_000;
+    println!("one member that gets all of {SOURCES} paths, {prefixes} prefixes");
+    let mut timed = Timed { worker: Worker::new(0, 1), out: Vec::new() };
+    (0..SOURCES).for_each(|n| timed.worker.handle(EgressIn::SourceUp(peer(n, PeerKind::External))));
+    let mut member = (*peer(100, PeerKind::Client)).clone();
+    member.egress.add_path.ipv4 = Some(PathSelection::All);
+    timed.worker.handle(EgressIn::MemberUp(Arc::new(member)));
+    let token = timed.worker.requests()[0].token;
+    timed.worker.handle(EgressIn::RankedDump { token, batch: RankedBatch::default(), last: true });
+    timed.pack();
+    let changes = |old, new| {
+        ranked_batches(prefixes, old, new).into_iter().map(|b| EgressIn::Ranked(Arc::new(b))).collect()
+    };
+    timed.run("all announced, packed at 32K", prefixes, 32 * 1024, changes(None, Some(1)));
+    timed.run("one of all changed, packed at 32K", prefixes, 32 * 1024, changes(Some(1), Some(2)));
+    timed.run("all withdrawn", prefixes, 32 * 1024, changes(Some(2), None));
 }
 
 #[test]

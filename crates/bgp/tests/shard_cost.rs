@@ -1,7 +1,7 @@
 //! The cost of a path in a shard: nanoseconds on one thread and bytes, for the project's tables.
 //!
 //! ```text
-//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed|identifiers]
+//! cargo test --release -p ribtide-bgp --test shard_cost -- --ignored --nocapture [learn|single|scale|suppressed|identifiers|ranked]
 //! ```
 //!
 //! Time is the thread's own CPU time, so other work of the machine costs only caches and clock. All
@@ -39,6 +39,8 @@ struct Load {
     prefixes: usize,
     /// Whether best paths wait for confirmation.
     suppressed: bool,
+    /// Whether a worker gets the ranked paths of each prefix, as for add-path.
+    ranked: bool,
 }
 
 fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
@@ -176,6 +178,7 @@ impl Timed {
     }
 
     fn hand_on(&mut self) {
+        self.shard.send_ranked(&mut self.out);
         self.changes += self.out.len();
         drop(self.out.take());
         self.fences.extend(self.shard.fence());
@@ -252,6 +255,10 @@ fn measure(load: &Load) {
         fences: VecDeque::new(),
     };
     timed.handle(ShardIn::Suppress(load.suppressed));
+    if load.ranked {
+        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, ranked: true }));
+        timed.print("nothing dumped", 1);
+    }
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
     batches.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
     println!("{}: {} peers of {} prefixes", load.name, load.peers, load.prefixes);
@@ -266,7 +273,7 @@ fn measure(load: &Load) {
         a_path(sets),
         a_path(resident().saturating_sub(before))
     );
-    timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4 }));
+    timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4, ranked: load.ranked }));
     timed.print("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
     let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };
@@ -331,23 +338,29 @@ fn identifiers() {
 #[test]
 #[ignore = "a measurement"]
 fn learn() {
-    measure(&Load { name: "learn", peers: 10, prefixes: 100_000, suppressed: false });
+    measure(&Load { name: "learn", peers: 10, prefixes: 100_000, suppressed: false, ranked: false });
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn single() {
-    measure(&Load { name: "single", peers: 1, prefixes: 1_000_000, suppressed: false });
+    measure(&Load { name: "single", peers: 1, prefixes: 1_000_000, suppressed: false, ranked: false });
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn scale() {
-    measure(&Load { name: "scale", peers: 10, prefixes: 800_000, suppressed: false });
+    measure(&Load { name: "scale", peers: 10, prefixes: 800_000, suppressed: false, ranked: false });
 }
 
 #[test]
 #[ignore = "a measurement"]
 fn suppressed() {
-    measure(&Load { name: "suppressed", peers: 1, prefixes: 1_000_000, suppressed: true });
+    measure(&Load { name: "suppressed", peers: 1, prefixes: 1_000_000, suppressed: true, ranked: false });
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn ranked() {
+    measure(&Load { name: "ranked", peers: 10, prefixes: 100_000, suppressed: false, ranked: true });
 }

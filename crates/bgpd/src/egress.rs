@@ -40,7 +40,7 @@ const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(1);
 pub struct WorkerBuilder {
     index: u16,
     inbox: (Sender<EgressIn>, Receiver<EgressIn>),
-    wanted: Arc<AtomicBool>,
+    wanted: Arc<Wanted>,
     control: (Sender<EgressIn>, Receiver<EgressIn>),
     wake: Option<Wake>,
 }
@@ -50,13 +50,27 @@ pub struct WorkerBuilder {
 pub struct WorkerSink {
     /// Its queue.
     pub ring: Sender<EgressIn>,
-    wanted: Arc<AtomicBool>,
+    wanted: Arc<Wanted>,
+}
+
+/// What a worker needs from shards. It sets this before it requests a dump.
+#[derive(Default)]
+struct Wanted {
+    /// Changes of best paths: it has a group.
+    best: AtomicBool,
+    /// Changes of ranked paths: it has a group that takes these.
+    ranked: AtomicBool,
 }
 
 impl WorkerSink {
     /// Whether it needs changes. A worker sets this before it requests a dump.
     pub fn wanted(&self) -> bool {
-        self.wanted.load(Acquire)
+        self.wanted.best.load(Acquire)
+    }
+
+    /// Whether it needs changes of ranked paths.
+    pub fn wants_ranked(&self) -> bool {
+        self.wanted.ranked.load(Acquire)
     }
 }
 
@@ -123,6 +137,8 @@ impl WorkerBuilder {
             writes: Mailbox::new(outputs.writes),
             upstream: outputs.upstream,
             pace: Pace::default(),
+            wants: [false; 2],
+            stale: 0,
             packing: false,
             dumps_paused: false,
             deferred,
@@ -191,14 +207,19 @@ impl WorkerPort {
 pub(super) struct WorkerStage {
     worker: Worker,
     inbox: Receiver<EgressIn>,
-    /// Whether shards send changes; a worker without a group needs none.
-    wanted: Arc<AtomicBool>,
+    /// Which changes shards send; a worker without a group needs none.
+    wanted: Arc<Wanted>,
     control: Receiver<EgressIn>,
     calls: CallQueue<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<EgressOut>,
     upstream: Watch,
     pace: Pace,
+    /// What the flags for shards say.
+    wants: [bool; 2],
+    /// Batches in the inbox from before these flags were set. Shards did not send later changes as long as they
+    /// were not, so these batches must not count for a member that requests a dump.
+    stale: usize,
     /// Whether a flush is incomplete.
     packing: bool,
     /// Whether dump requests are stopped, because shards are remapped.
@@ -271,9 +292,12 @@ impl WorkerStage {
         {
             // The session thread announced a source before its first path, through the other queue.
             self.take_control();
+            self.stale = self.stale.saturating_sub(1);
             routes += match &message {
                 EgressIn::Best(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
                 EgressIn::Dump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
+                EgressIn::Ranked(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
+                EgressIn::RankedDump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
                 _ => 0,
             };
             self.worker.handle(message);
@@ -281,10 +305,25 @@ impl WorkerStage {
         routes
     }
 
-    /// Sets whether it needs changes, requests dumps, and packs waiting changes when it is time.
+    /// Tells shards which changes it needs.
+    fn set_wanted(&mut self) {
+        let wants =
+            [self.worker.has_groups(), self.worker.takes_ranked()].map(|wants| wants && !self.deferred);
+        if wants == self.wants {
+            return;
+        }
+        self.wanted.best.store(wants[0], Release);
+        self.wanted.ranked.store(wants[1], Release);
+        if wants.iter().zip(self.wants).any(|(wants, wanted)| *wants && !wanted) {
+            self.stale = self.inbox.len();
+        }
+        self.wants = wants;
+    }
+
+    /// Sets which changes it needs, requests dumps, and packs waiting changes when it is time.
     fn pack(&mut self) {
-        self.wanted.store(self.worker.has_groups() && !self.deferred, Release);
-        let waits = self.dumps_paused || self.deferred;
+        self.set_wanted();
+        let waits = self.dumps_paused || self.deferred || self.stale > 0;
         let requests = if waits { Vec::new() } else { self.worker.requests() };
         for request in requests {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));

@@ -96,6 +96,20 @@ pub struct Bgp {
     factory: Mutex<ShardFactory>,
 }
 
+/// How shards select best paths.
+pub fn decision_options(bgp: &BgpConfig) -> DecisionOptions {
+    DecisionOptions {
+        always_compare_med: bgp.always_compare_med,
+        deterministic_med: bgp.deterministic_med,
+        prefer_oldest: bgp.prefer_oldest,
+        med_missing_as_worst: bgp.med_missing_as_worst,
+        maximum_paths: bgp.multipath,
+        multipath_relax: bgp.multipath_relax,
+        link_bandwidth: bgp.link_bandwidth,
+        backup_path: bgp.backup_path,
+    }
+}
+
 /// Hands another table of validated ROA payloads to readers. `changed`: the prefixes whose payloads differ from the table
 /// before. Waits only for room in a reader's queue of calls; a stopped reader is ignored.
 pub fn set_vrps(readers: &[StageHandle<Reader>], vrps: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
@@ -188,16 +202,7 @@ impl BgpBuilder {
         // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
-        let options = DecisionOptions {
-            always_compare_med: bgp.always_compare_med,
-            deterministic_med: bgp.deterministic_med,
-            prefer_oldest: bgp.prefer_oldest,
-            med_missing_as_worst: bgp.med_missing_as_worst,
-            maximum_paths: bgp.multipath,
-            multipath_relax: bgp.multipath_relax,
-            link_bandwidth: bgp.link_bandwidth,
-            backup_path: bgp.backup_path,
-        };
+        let options = decision_options(bgp);
         let inboxes: Vec<_> = shards.iter().map(ShardBuilder::inbox).collect();
         let requests: Vec<_> = shards.iter().map(ShardBuilder::feedback).collect();
         let sinks: Vec<_> = workers.iter().map(WorkerBuilder::sink).collect();

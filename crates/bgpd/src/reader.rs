@@ -422,9 +422,9 @@ impl Reader {
     /// Validates routes against another table from now on, and the kept ones again.
     /// `changed`: the prefixes whose payloads differ from the table before.
     pub fn set_vrps(&mut self, vrps: Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
-        let before = self.ingest.set_vrps(vrps);
+        let before = self.ingest.set_vrps(vrps.clone());
         for session in self.sessions.values_mut() {
-            session.peer.validate_again(&before, changed);
+            session.peer.validate_again(&before, &vrps, changed);
         }
     }
 
@@ -438,6 +438,12 @@ impl Reader {
     ) -> Option<Vec<ReceivedView>> {
         let peer = &self.sessions.get(&peer)?.peer;
         peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
+    }
+
+    /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.
+    pub fn received_prefix(&self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
+        let peer = &self.sessions.get(&peer)?.peer;
+        peer.keeps_received().then(|| self.ingest.view_received(peer, prefix))
     }
 
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.

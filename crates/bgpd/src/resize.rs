@@ -323,6 +323,24 @@ impl Resized {
 }
 
 impl Bgp {
+    /// Selects best paths by these options from now on. Shards select every route again, some thousand at a time. Returns
+    /// whether they differ from the former ones.
+    ///
+    /// # Errors
+    /// [`NotResized::Busy`] during a resize, or a shard has ended.
+    pub fn set_options(&self, options: DecisionOptions) -> Result<bool, NotResized> {
+        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
+        if factory.options == options {
+            return Ok(false);
+        }
+        factory.options = options;
+        let shards = self.owners.read().shards.clone();
+        for shard in &shards {
+            shard.set_options(options)?;
+        }
+        Ok(true)
+    }
+
     /// Spreads the logical shards over `to` threads. `rib`: the RIB manager, if routes are
     /// installed.
     ///

@@ -152,6 +152,14 @@ impl ShardPort {
         self.handle.call(|stage| call(&mut stage.shard))
     }
 
+    /// Selects by other options from now on.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_options(&self, options: DecisionOptions) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.shard.set_options(options))
+    }
+
     /// The queue for readers.
     pub(super) fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.clone()
@@ -286,6 +294,10 @@ impl Stage for ShardStage {
             self.shard.step(&mut self.out);
         }
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
+        if self.shard.sends_ranked() && !self.sinks.iter().any(WorkerSink::wants_ranked) {
+            self.shard.end_ranked();
+        }
+        self.shard.send_ranked(&mut self.out);
         if !self.out.is_empty() || self.shard.fence_due() {
             self.hand_on();
         }
@@ -321,7 +333,7 @@ impl Stage for ShardStage {
 impl ShardStage {
     /// Whether all effects are in the queues of later stages.
     fn all_said(&mut self) -> bool {
-        self.out.is_empty() && self.room()
+        self.out.is_empty() && !self.shard.ranked_due() && self.room()
     }
 
     /// Whether no effect waits here.
@@ -359,6 +371,13 @@ impl ShardStage {
                             continue;
                         }
                         worker.post(EgressIn::Best(batch.clone()));
+                    }
+                }
+                ToEgress::Ranked(batch) => {
+                    let batch = Arc::new(batch);
+                    let workers = self.workers.iter_mut().zip(&self.sinks);
+                    for (worker, _) in workers.filter(|(_, sink)| sink.wants_ranked()) {
+                        worker.post(EgressIn::Ranked(batch.clone()));
                     }
                 }
                 ToEgress::One(worker, message) => {

@@ -598,7 +598,7 @@ fn a_password_signs_the_session() {
     let router = Router::start(&with("secret"));
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.31:0".parse::<SocketAddr>().unwrap().into()).unwrap();
-    session::set_md5(&socket, router.address().ip(), None, "secret").unwrap();
+    session::set_md5(&socket, router.address().ip(), None, b"secret").unwrap();
     socket.connect(&router.address().into()).unwrap();
     let mut peer = Peer::on(socket.into(), 65001);
     peer.open();

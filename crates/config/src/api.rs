@@ -2,14 +2,11 @@
 
 use super::check::Checker;
 use super::diagnosis::key;
-use super::file;
+use super::{file, private_file};
 use nix::unistd::{Gid, Group};
 use ribtide_runtime::unix_socket;
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// The default path of the Unix socket.
@@ -113,22 +110,7 @@ impl Token {
     /// What is wrong with the file, and what to do.
     fn read(path: &Path) -> Result<Token, String> {
         let at = path.display();
-        let mut file = File::open(path).map_err(|e| format!("cannot read {at}: {e}"))?;
-        // Of the open file, because its name may refer to another one by now.
-        let found = file.metadata().map_err(|e| format!("cannot read {at}: {e}"))?;
-        if !found.is_file() {
-            return Err(format!("{at} is not a regular file; write the path of a file with a token in it"));
-        }
-        let mode = found.permissions().mode() & 0o7777;
-        if mode & 0o007 != 0 {
-            return Err(format!(
-                "every user of this system may use {at} (its mode is {mode:04o}), so the token in it is no secret; \
-                 write another token, after `chmod 0600 {at}`"
-            ));
-        }
-        let mut text = String::new();
-        let read = file.by_ref().take(2 * MAX_TOKEN as u64).read_to_string(&mut text);
-        read.map_err(|e| format!("cannot read {at}: {e}"))?;
+        let text = private_file::read(path, "token", 2 * MAX_TOKEN)?;
         let token = text.trim().as_bytes();
         // RFC 6750, section 2.1: b64token.
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(byte);
@@ -229,6 +211,7 @@ impl Checker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn token_is_equal_only_to_itself() {

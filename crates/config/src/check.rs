@@ -1,5 +1,6 @@
 //! Checks of the configuration file: defaults, ranges, and combinations that are refused.
 
+use super::add_path::AddPathConfig;
 use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
@@ -15,6 +16,7 @@ use super::process::ProcessConfig;
 use super::rpki::RpkiConfig;
 use super::session::{is_multihop, missing_policies};
 use super::statics::{Place, StaticRoute};
+use super::tcp_ao::{Secret, TcpAoConfig};
 use super::threads::{CpuChoice, Threads};
 use super::vrf::VrfConfig;
 use ribtide_bgp::ingest::Martians;
@@ -180,7 +182,9 @@ pub struct NeighborSettings {
     /// Refuse it if it sends no role.
     pub role_strict: bool,
     /// TCP-MD5 key (RFC 2385).
-    pub password: Option<String>,
+    pub password: Option<Secret>,
+    /// TCP-AO keys (RFC 5925); never together with `password`.
+    pub tcp_ao: Option<Arc<TcpAoConfig>>,
     /// Watch the neighbour with BFD.
     pub bfd: Option<BfdSettings>,
     /// The session ends with the interface to the neighbour, where it is external and single-hop.
@@ -200,8 +204,10 @@ pub struct NeighborSettings {
     pub max_prefixes: MaxPrefixesConfig,
     /// What a restart of it means for its routes.
     pub graceful_restart: GracefulRestartConfig,
-    /// The families in which we receive several paths of a prefix (RFC 7911).
-    pub add_path_receive: FamilySet,
+    /// The families in which we receive or send several paths of a prefix (RFC 7911).
+    pub add_path: AddPathConfig,
+    /// Whether it gets the best of the paths that its export policy accepts (RFC 7947 section 2.3.2).
+    pub best_path_per_client: bool,
 }
 
 impl Config {
@@ -248,6 +254,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         martians: Arc::new(Martians::default_list()),
         our_confederation: None,
         validates: file.rpki.is_some(),
+        folder: folder.into(),
         files: Vec::new(),
     };
     let config = c.config(file, folder);
@@ -268,6 +275,8 @@ pub(super) struct Checker {
     pub(super) our_confederation: Option<ConfederationConfig>,
     /// Whether there is an `[rpki]` table.
     pub(super) validates: bool,
+    /// The folder from which paths of other files begin.
+    pub(super) folder: PathBuf,
     /// Files that the configuration names.
     pub(super) files: Vec<PathBuf>,
 }
@@ -498,6 +507,7 @@ impl Checker {
         for (name, group) in &file.group {
             self.group(&mut bgp, name, group, router, bfd);
         }
+        self.overlapping_keys(&bgp);
         bgp
     }
 
@@ -641,10 +651,7 @@ impl Checker {
                 "multihop is the TTL of an external session, 1 to 255; internal sessions need none",
             );
         }
-        let (password, at) = both.pick("password", |n| &n.password, |g| &g.password);
-        if password.is_some_and(|p| p.is_empty() || p.len() > 80) {
-            self.problem(&at.key(), "a TCP-MD5 password has 1 to 80 bytes");
-        }
+        let (password, tcp_ao) = self.session_keys(&both);
         let (families, at) = both.pick("families", |n| &n.families, |g| &g.families);
         let families = match families.map(Vec::as_slice) {
             None => FamilySet { ipv4: true, ipv6: true },
@@ -663,12 +670,18 @@ impl Checker {
         let graceful_shutdown = self.graceful_shutdown(&both, external);
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);
         let import = import.map(Vec::as_slice);
-        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &at.key());
+        let import_key = at.key();
+        let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &import_key);
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
         let export = export.map(Vec::as_slice);
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
         let ttl_security = self.ttl_security(&both, multihop);
         let (role, role_strict) = self.role(&both, external);
+        if import.tests_path() && external && role.is_none() {
+            let message = "a policy of this list tests aspa, which needs to know whether the neighbour is a provider, a customer \
+                           or a peer; write role, our own role towards it";
+            self.problem(&import_key, message);
+        }
         let route_server_client = self.route_server_client(&both, external, role, as_numbers);
         let far = is_multihop(multihop, ttl_security);
         let (bfd, at) = both.pick("bfd", |n| &n.bfd, |g| &g.bfd);
@@ -719,7 +732,8 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path_receive: self.add_path_receive(&both, families),
+            add_path: self.add_path(&both, families),
+            best_path_per_client: self.best_path_per_client(&both, route_server_client),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,
@@ -745,7 +759,8 @@ impl Checker {
             ttl_security,
             role,
             role_strict,
-            password: password.cloned(),
+            password,
+            tcp_ao,
             bfd,
             fast_external_fallover,
         }

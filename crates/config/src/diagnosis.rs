@@ -204,7 +204,7 @@ impl fmt::Display for ConfigError {
             let Some(span) = &problem.span else { continue };
             let (line, column) = self.place(span.start);
             writeln!(f)?;
-            let source = self.text.lines().nth(line - 1).unwrap_or_default();
+            let source = without_secrets(self.text.lines().nth(line - 1).unwrap_or_default());
             let number = line.to_string();
             let width = span.len().min(source.chars().count().saturating_sub(column - 1)).max(1);
             writeln!(f, "  {number} | {source}")?;
@@ -215,3 +215,52 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+/// Keys whose values are secret.
+const SECRET_KEYS: [&str; 2] = ["secret", "password"];
+
+/// A line of the file as it may be shown: an asterisk for each character of a secret.
+fn without_secrets(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((at, quote)) = SECRET_KEYS.iter().filter_map(|key| value_of(rest, key)).min() {
+        let (before, secret) = rest.split_at(at);
+        // Without a quote at its end, which may be what is wrong, it is the rest of the line.
+        let end = secret.find(quote).unwrap_or(secret.len());
+        shown.push_str(before);
+        shown.extend(secret.chars().take(secret.get(..end).unwrap_or(secret).chars().count()).map(|_| '*'));
+        rest = secret.get(end..).unwrap_or_default();
+    }
+    shown + rest
+}
+
+/// Where the text begins that `line` gives to `key`, after its quote, and the quote.
+fn value_of(line: &str, key: &str) -> Option<(usize, char)> {
+    line.match_indices(key).find_map(|(at, _)| {
+        let after = line.get(at + key.len()..)?;
+        let value = after.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix('=')?.trim_start();
+        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        Some((line.len() - value.len() + 1, quote))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_shown_without_secrets() {
+        for (line, shown) in [
+            ("password = \"abc\"", "password = \"***\""),
+            (
+                "keys = [{ id = 1, secret='abc', secret-file = \"f\" }, { secret = \"ä\" }]",
+                "keys = [{ id = 1, secret='***', secret-file = \"f\" }, { secret = \"*\" }]",
+            ),
+            ("\"password\" = \"abc", "\"password\" = \"***"),
+            ("description = \"no password\"", "description = \"no password\""),
+            ("secret = 5 # password", "secret = 5 # password"),
+        ] {
+            assert_eq!(without_secrets(line), shown);
+        }
+    }
+}

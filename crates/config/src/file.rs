@@ -9,6 +9,7 @@ use super::confederation::ConfederationTable;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
+use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 use ribtide_bgp::ingest::Martians;
@@ -256,8 +257,11 @@ macro_rules! with_peer_settings {
             /// With `role`: refuse a neighbour that sends no role.
             #[schemars(extend("default" = false), extend("x-see" = "#roles-and-route-leaks"))]
             pub(super) role_strict: Option<bool>,
-            /// TCP-MD5 key (RFC 2385).
+            /// TCP-MD5 key (RFC 2385). Not together with `tcp-ao`; a neighbour's own setting of the two wins.
             pub(super) password: Option<String>,
+            /// TCP-AO keys (RFC 5925) of the session. It needs Linux 6.7 with CONFIG_TCP_AO.
+            #[schemars(extend("x-default" = "none"), extend("x-see" = "#tcp-ao"))]
+            pub(super) tcp_ao: Option<TcpAoTable>,
             /// Watch the neighbour with BFD: `true`, or a table of settings. Not for `dynamic-neighbors`.
             #[schemars(extend("default" = false), extend("x-see" = "#bfd"))]
             pub(super) bfd: Option<Bfd>,
@@ -286,12 +290,16 @@ macro_rules! with_peer_settings {
             /// communities (RFC 7947).
             #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
             pub(super) route_server_client: Option<bool>,
+            /// Where its export policy refuses the best path, or the client sent that itself, the client gets the best of the
+            /// other paths, not none (RFC 7947 section 2.3.2).
+            #[schemars(extend("default" = false), extend("x-see" = "#route-server"))]
+            pub(super) best_path_per_client: Option<bool>,
             /// The external neighbour is inside our Segment Routing domain: BGP Prefix-SID is accepted from it and sent to
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]
             pub(super) prefix_sid: Option<bool>,
             /// Keep its routes before import policy too: `show bgp neighbor ADDRESS received` shows them, and another
-            /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` keeps them in any case.
+            /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` or `aspa` keeps them in any case.
             #[schemars(extend("default" = false), extend("x-see" = "#routes-before-import-policy"))]
             pub(super) keep_received: Option<bool>,
             /// Path attributes that are removed from received UPDATEs, well formed or not: codes, or names such as `"otc"`,
@@ -712,11 +720,12 @@ pub(super) struct Policy {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct PrefixSet {
-    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` what is inside it of
-    /// these lengths.
+    /// Prefixes of both families: `"10.0.0.0/8"` is that prefix alone, `"10.0.0.0/8 16..24"` or `"10.0.0.0/8 ge 16 le 24"`
+    /// what is inside it of these lengths.
     pub(super) prefixes: Option<Vec<String>>,
-    /// A file of more prefixes, one a line, `#` begins a comment; its path is taken from the configuration's folder.
-    /// A million take well under a second to load.
+    /// A file of more prefixes, one a line as in `prefixes`, `#` begins a comment; or JSON of `bgpq4 -j`. Its path is taken
+    /// from the configuration's folder. A million take well under a second to load.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
     pub(super) file: Option<PathBuf>,
 }
 
@@ -742,6 +751,10 @@ pub(super) struct AsPathSet {
     /// The path ends with one of these ASes (`65001`, `"64512-65534"`).
     #[serde(default)]
     pub(super) origin: Vec<Amount>,
+    /// A file of more ASes for `origin`: numbers, with or without `AS`, and `#` begins a comment; or JSON of `bgpq4 -tj`. Its
+    /// path is taken from the configuration's folder.
+    #[schemars(extend("x-see" = "#sets-from-the-irr"))]
+    pub(super) origin_file: Option<PathBuf>,
     /// The path begins with one of these ASes.
     #[serde(default)]
     pub(super) neighbor: Vec<Amount>,
@@ -817,6 +830,18 @@ pub(super) struct Conditions {
     /// only.
     #[schemars(extend("x-see" = "#rpki"))]
     pub(super) rpki: Option<ValidityName>,
+    /// The verification state of the AS path as received, with ASPA records: `"valid"`, `"invalid"` or `"unknown"`. In
+    /// import of external neighbours with a `role` only.
+    #[schemars(extend("x-see" = "#aspa"))]
+    pub(super) aspa: Option<PathStateName>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PathStateName {
+    Valid,
+    Invalid,
+    Unknown,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

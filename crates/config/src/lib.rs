@@ -3,10 +3,10 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
-//! [`graceful_restart`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
+//! [`list_file`], [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
+//! [`graceful_restart`], [`tcp_ao`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
 //! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
-//! identifiers, limits, what a restart means, and origin validation.
+//! identifiers, limits, what a restart means, keys of sessions, and origin validation.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -22,17 +22,21 @@ mod fib_policy;
 mod file;
 mod graceful_restart;
 mod import_filter;
+mod list_file;
 mod max_prefixes;
 mod or_table;
 mod originate;
 mod policy;
+mod private_file;
 mod process;
 mod rpki;
 mod session;
 mod statics;
+mod tcp_ao;
 mod threads;
 mod vrf;
 
+pub use add_path::AddPathConfig;
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
@@ -50,6 +54,7 @@ pub use ribtide_privileges::Seccomp;
 pub use ribtide_settings::DEFAULT_VRF;
 pub use rpki::{RpkiCache, RpkiConfig};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
+pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
 pub use vrf::{VrfConfig, VrfSetup};
 

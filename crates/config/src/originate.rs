@@ -102,7 +102,7 @@ impl Checker {
     /// The policy of a source. `rejects`: what it does with a route that no policy of the list decides on.
     fn source_policy(&mut self, list: Option<&[String]>, rejects: bool, place: &[Step]) -> Arc<Policy> {
         let policy = self.policy(Direction::Import, list, rejects, GracefulShutdown::Off, place);
-        if policy.tests_validity() {
+        if policy.tests_rpki() {
             self.problem(
                 place,
                 "a policy of this list tests rpki, which works in import of neighbours only; remove it from this list",

@@ -3,14 +3,14 @@
 use super::FibPolicy;
 use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
-use super::file;
+use super::{file, list_file};
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
-    Named, NumberSet, Numbers, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop, Sources,
-    Statement, Then, ValidityCondition,
+    Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop,
+    Sources, Statement, Then, ValidityCondition,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_rpki::Validity;
+use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,15 +55,20 @@ impl Checker {
         }
         for (name, set) in &file.as_path_set {
             let at = key!["policy", "as-path-set", name.as_str()];
+            let mut origin = self.amounts(&under(at, "origin"), &set.origin);
+            origin.extend(self.origin_file(at, set.origin_file.as_deref(), folder));
             let read = AsPathSet {
-                origin: self.amounts(&under(at, "origin"), &set.origin),
-                neighbor: self.amounts(&under(at, "neighbor"), &set.neighbor),
-                contains: self.amounts(&under(at, "contains"), &set.contains),
+                origin: origin.into_iter().collect(),
+                neighbor: self.amounts(&under(at, "neighbor"), &set.neighbor).into_iter().collect(),
+                contains: self.amounts(&under(at, "contains"), &set.contains).into_iter().collect(),
                 regex: self.each(&under(at, "regex"), &set.regex),
             };
             let empty = [&set.origin, &set.neighbor, &set.contains].iter().all(|list| list.is_empty());
-            if empty && set.regex.is_empty() {
-                self.problem(at, "this set holds no path; write origin, neighbor, contains or regex");
+            if empty && set.regex.is_empty() && set.origin_file.is_none() {
+                self.problem(
+                    at,
+                    "this set holds no path; write origin, origin-file, neighbor, contains or regex",
+                );
             }
             self.policies.as_path_sets.insert(name.clone(), Named::new(name, read));
         }
@@ -111,18 +116,21 @@ impl Checker {
                  [fib.policy] or [vrf.NAME.policy]",
             );
         }
-        if policy.tests_validity() {
+        for (tests, name, state) in
+            [(policy.tests_validity(), "rpki", "not-found"), (policy.tests_path(), "aspa", "unknown")]
+        {
             let message = match direction {
-                Direction::Import if self.validates => None,
-                Direction::Import => Some(
-                    "a policy of this list tests rpki, and there is no [rpki] table, so every route would be not-found; add one",
+                _ if !tests => continue,
+                Direction::Import if self.validates => continue,
+                Direction::Import => format!(
+                    "a policy of this list tests {name}, and there is no [rpki] table, so every route would be {state}; add one",
                 ),
-                Direction::Export => Some(
-                    "a policy of this list tests rpki, which works in import of neighbours only; set a community there, and \
+                Direction::Export => format!(
+                    "a policy of this list tests {name}, which works in import of neighbours only; set a community there, and \
                      match that here",
                 ),
             };
-            message.into_iter().for_each(|message| self.problem(place, message));
+            self.problem(place, message);
         }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
             self.problem(
@@ -205,13 +213,21 @@ impl Checker {
             self.each(&under(at, "prefixes"), set.prefixes.as_deref().unwrap_or_default());
         if let Some(path) = &set.file {
             let path = folder.join(path);
-            match read_prefixes(&path) {
+            match list_file::prefixes(&path) {
                 Ok(read) => ranges.extend(read),
                 Err(message) => self.problem(&under(at, "file"), message),
             }
             self.files.push(path);
         }
         PrefixSet::new(ranges)
+    }
+
+    /// The ASes in the file of an AS path set.
+    fn origin_file(&mut self, at: &[Step], file: Option<&Path>, folder: &Path) -> Vec<Numbers> {
+        let Some(path) = file.map(|file| folder.join(file)) else { return Vec::new() };
+        let read = self.or_problem(&under(at, "origin-file"), list_file::asns(&path));
+        self.files.push(path);
+        read.unwrap_or_default()
     }
 
     fn statement(&mut self, at: &[Step], file: &file::Statement, local_asn: u32) -> Statement {
@@ -221,6 +237,7 @@ impl Checker {
             conditions,
             prefix_conditions,
             validity: file.conditions.rpki.map(|name| ValidityCondition(validity(name))),
+            path: file.conditions.aspa.map(|name| PathCondition(path_state(name))),
             actions: self.actions(&under(at, "actions"), &file.actions, local_asn),
             then: match file.actions.policy_result {
                 Some(file::PolicyResult::Accept) => Then::Accept,
@@ -244,8 +261,9 @@ impl Checker {
             as_path_length,
             med,
             local_pref,
-            // It needs the prefix too.
+            // They need the prefix, or the table of records, too.
             rpki: _,
+            aspa: _,
         } = file;
         let mut all = Vec::new();
         // The cheap ones first: the first that does not hold ends the statement.
@@ -413,7 +431,7 @@ impl Checker {
         texts.iter().enumerate().filter_map(read).collect()
     }
 
-    fn amounts(&mut self, at: &[Step], amounts: &[file::Amount]) -> NumberSet {
+    fn amounts(&mut self, at: &[Step], amounts: &[file::Amount]) -> Vec<Numbers> {
         let read = |(i, amount)| self.amount(&[at, key![i]].concat(), amount);
         amounts.iter().enumerate().filter_map(read).collect()
     }
@@ -457,38 +475,6 @@ fn find<T: Clone>(known: &BTreeMap<String, T>, name: &str, kind: &str, write: &s
     })
 }
 
-/// One range of prefixes a line; what follows # is a comment.
-fn read_prefixes(path: &Path) -> Result<Vec<PrefixRange>, String> {
-    /// Wrong lines that are told one by one.
-    const REPORTED_LINES_MAX: usize = 3;
-    let show = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
-    let mut ranges = Vec::new();
-    let mut wrong = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.split_once('#').map_or(line, |(before, _)| before).trim();
-        if !line.is_empty() {
-            match line.parse() {
-                Ok(range) => ranges.push(range),
-                Err(message) => wrong.push((i + 1, message)),
-            }
-        }
-    }
-    let mut problems: Vec<String> = wrong
-        .iter()
-        .take(REPORTED_LINES_MAX)
-        .map(|(line, message)| format!("{show}:{line}: {message}"))
-        .collect();
-    match wrong.len() {
-        0 => return Ok(ranges),
-        many if many > REPORTED_LINES_MAX => {
-            problems.push(format!("and {} more wrong lines", many - REPORTED_LINES_MAX))
-        }
-        _ => {}
-    }
-    Err(problems.join("; "))
-}
-
 fn afi(name: file::FamilyName) -> Afi {
     match name {
         file::FamilyName::Ipv4Unicast => Afi::Ipv4,
@@ -501,6 +487,14 @@ fn validity(name: file::ValidityName) -> Validity {
         file::ValidityName::Valid => Validity::Valid,
         file::ValidityName::Invalid => Validity::Invalid,
         file::ValidityName::NotFound => Validity::NotFound,
+    }
+}
+
+fn path_state(name: file::PathStateName) -> PathState {
+    match name {
+        file::PathStateName::Valid => PathState::Valid,
+        file::PathStateName::Invalid => PathState::Invalid,
+        file::PathStateName::Unknown => PathState::Unknown,
     }
 }
 

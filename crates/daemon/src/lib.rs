@@ -5,12 +5,14 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod effects;
 pub mod reload;
 pub mod router;
 mod run_state;
 mod vrf_numbers;
 
 // For the references of the documentation.
+pub use effects::{Effect, SETTINGS, Setting};
 pub use ribtide_api::metrics;
 pub use ribtide_runtime::registry;
 

@@ -1,24 +1,24 @@
 //! Reload of the configuration file: applies all changes, or none if one of them needs a restart.
 
+use crate::effects::{self, Effect};
+use crate::router::start_rpki;
 use crate::vrf_numbers::VrfNumbers;
-use ribtide_api::{Reload, RouterState, resized};
-use ribtide_bgpd::Bgp;
+use ribtide_api::{ApiServer, ListenError, Reload, RouterState, resized};
 use ribtide_bgpd::resize::{NotResized, Resized};
 use ribtide_bgpd::session::Neighbors;
-use ribtide_config::{
-    self as config, ApiConfig, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, ProcessConfig,
-    Threads, VIRTUAL_ASIC, VrfSetup,
-};
+use ribtide_bgpd::{Bgp, decision_options};
+use ribtide_config::{self as config, BgpConfig, Config, ConfigError, FibConfig, Threads, VrfSetup};
 use ribtide_dataplane::kernel::InterfaceWatch;
 use ribtide_model::{NextHopCacheSet, Reloaded, SuppressionSet};
+use ribtide_rib::ResolutionSettings;
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoReply;
 use ribtide_runtime::log::{self, target};
-use std::collections::BTreeMap;
+use ribtide_runtime::thread::Stop;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub enum NotReloaded {
     /// The file cannot be used.
     Invalid(ConfigError),
     /// These keys cannot change while the router runs.
-    Fixed(Vec<String>),
+    Fixed(Vec<&'static str>),
     /// Another reload is under way.
     Busy,
     /// The number of shards.
@@ -39,6 +39,10 @@ pub enum NotReloaded {
     NoBfd(NoReply),
     /// The RPKI thread does not reply.
     NoRpki(NoReply),
+    /// The RPKI thread cannot start.
+    Rpki(io::Error),
+    /// The API cannot listen.
+    Api(ListenError),
     /// The neighbours.
     Neighbors(String),
     /// The session thread does not reply.
@@ -68,7 +72,8 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Vrf(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::Bfd(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Api(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Bfd(e) | NotReloaded::Rpki(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
@@ -90,6 +95,9 @@ pub(crate) struct Reloader {
     numbers: Mutex<VrfNumbers>,
     /// The watch of the interfaces of the kernel, without a kernel dataplane.
     links: Option<InterfaceWatch>,
+    stop: Stop,
+    /// The API, once it runs. Its server holds this.
+    api: OnceLock<Weak<ApiServer>>,
 }
 
 impl Reloader {
@@ -99,8 +107,15 @@ impl Reloader {
         file: Option<PathBuf>,
         numbers: VrfNumbers,
         links: Option<InterfaceWatch>,
+        stop: Stop,
     ) -> Reloader {
-        Reloader { router, file, numbers: Mutex::new(numbers), links }
+        Reloader { router, file, numbers: Mutex::new(numbers), links, stop, api: OnceLock::new() }
+    }
+
+    /// Notes the API, whose listeners a reload changes.
+    pub(crate) fn set_api(&self, api: &Arc<ApiServer>) {
+        // It runs once.
+        let _ = self.api.set(Arc::downgrade(api));
     }
 
     /// The reload function of the API.
@@ -111,7 +126,8 @@ impl Reloader {
     /// Reads the file again and applies its changes, those that may fail first.
     ///
     /// # Errors
-    /// Why nothing changed. After [`NotReloaded::Shards`] BFD sessions and RPKI caches may have changed; after
+    /// Why nothing changed. After the first step, which is the API's listeners, these may have changed; after
+    /// [`NotReloaded::Shards`] also BFD sessions and RPKI caches; after
     /// [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`] also the number of shards; after
     /// [`NotReloaded::NoRib`] everything except static routes, VRFs and the `[fib]` table.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
@@ -119,12 +135,18 @@ impl Reloader {
         let Some(file) = &self.file else { return Err(NotReloaded::NoFile) };
         let Ok(mut numbers) = self.numbers.try_lock() else { return Err(NotReloaded::Busy) };
         let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
-        let fixed = fixed(&router.config(), &new);
+        let former = router.config();
+        let settings = effects::changed(&former, &new);
+        let fixed = settings.iter().filter(|setting| setting.effect == Effect::Restart);
+        let fixed: Vec<&'static str> = fixed.map(|setting| setting.name).collect();
         if !fixed.is_empty() {
             return Err(NotReloaded::Fixed(fixed));
         }
+        if let Some(api) = self.api.get().and_then(Weak::upgrade) {
+            api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
+        }
         // With the numbers of the start.
-        new.interfaces.clone_from(&router.config().interfaces);
+        new.interfaces.clone_from(&former.interfaces);
         let leaving = match &router.rib {
             Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
             None => Ok(Vec::new()),
@@ -134,18 +156,15 @@ impl Reloader {
         let requested = new.bfd.clone();
         let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&requested));
         let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
-        let rpki = match (&router.rpki, &new.rpki) {
-            (Some(running), Some(rpki)) => {
-                let rpki = rpki.clone();
-                running.wait(move |engine| engine.configure(&rpki)).map_err(NotReloaded::NoRpki)?
-            }
-            _ => ribtide_rpkid::Changes::default(),
-        };
+        let rpki = self.set_rpki(&new)?;
         let (shards, neighbors) = match (&router.bgp, &new.bgp) {
-            (Some(running), Some(bgp)) => (resize(router, running, bgp)?, reconfigure(running, bgp)?),
+            (Some(running), Some(bgp)) => {
+                let shards = resize(router, running, bgp)?;
+                running.set_options(decision_options(bgp)).map_err(NotReloaded::Shards)?;
+                (shards, reconfigure(running, bgp)?)
+            }
             _ => (None, Neighbors::default()),
         };
-        let former = router.config();
         let (nexthop_cache, suppression, fib_policy) = match (&router.rib, &new.fib) {
             (Some(rib), Some(fib)) => {
                 let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
@@ -154,6 +173,14 @@ impl Reloader {
                 let other = former.fib.as_ref().is_none_or(|former| former.policy != fib.policy);
                 if other {
                     rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
+                }
+                let resolution = |fib: &FibConfig| ResolutionSettings {
+                    resolve_via_default: fib.resolve_via_default,
+                    max_ecmp: fib.max_ecmp,
+                    underlay_weights: fib.underlay_weights,
+                };
+                if former.fib.as_ref().is_none_or(|former| resolution(former) != resolution(fib)) {
+                    rib.set_resolution(resolution(fib)).map_err(NotReloaded::NoRib)?;
                 }
                 let redistribution = |config: &Config| Some(config.bgp.as_ref()?.originate.redistribution());
                 let wanted = redistribution(&new);
@@ -182,6 +209,7 @@ impl Reloader {
         let originated = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.originate.clone());
         let originate = originated(&former) != originated(&new);
         log::reconfigure(&new.log);
+        router.watchdog.configure(new.stall_timeout, new.stall_exit);
         let known = former.warnings();
         for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(target: target::ROUTER, file = %file.display(), "{warning}");
@@ -195,8 +223,9 @@ impl Reloader {
             api_token,
             fib_policy,
             originate,
-            rpki: rpki != ribtide_rpkid::Changes::default(),
+            rpki,
             log: other_log,
+            settings: settings.iter().map(|setting| setting.name.into()).collect(),
             vrfs_added: changed.added,
             vrfs_removed: changed.removed,
             static_routes: changed.statics,
@@ -211,6 +240,33 @@ impl Reloader {
             bfd_removed: bfd.removed,
             bfd_changed: bfd.changed,
         })
+    }
+}
+
+impl Reloader {
+    /// Applies `[rpki]`. Returns whether anything changed.
+    fn set_rpki(&self, new: &Config) -> Result<bool, NotReloaded> {
+        let router = &*self.router;
+        let Some(bgp) = &router.bgp else { return Ok(false) };
+        let set = |handle| *router.rpki.write().unwrap_or_else(PoisonError::into_inner) = handle;
+        match (router.rpki(), &new.rpki) {
+            (Some(running), Some(rpki)) => {
+                let rpki = rpki.clone();
+                let changes = running.wait(move |engine| engine.configure(&rpki));
+                Ok(changes.map_err(NotReloaded::NoRpki)? != ribtide_rpkid::Changes::default())
+            }
+            (None, Some(rpki)) => {
+                let started = start_rpki(rpki, bgp, router.clock, self.stop.clone());
+                set(Some(started.map_err(NotReloaded::Rpki)?));
+                Ok(true)
+            }
+            (Some(running), None) => {
+                running.wait(|engine| engine.end()).map_err(NotReloaded::NoRpki)?;
+                set(None);
+                Ok(true)
+            }
+            (None, None) => Ok(false),
+        }
     }
 }
 
@@ -249,159 +305,14 @@ fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded>
     changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
 }
 
-/// The changed keys that need a restart. Every setting is listed, so that a new one does not
-/// compile without a decision.
-fn fixed(old: &Config, new: &Config) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut key = |name: &str, same: bool| {
-        if !same {
-            keys.push(name.to_owned());
-        }
-    };
-    let Config {
-        asn,
-        router_id,
-        stall_timeout,
-        stall_exit,
-        bgp,
-        rpki,
-        fib,
-        api,
-        log: _,
-        process,
-        interfaces,
-        statics: _,
-        vrfs: _,
-        bfd,
-        files: _,
-    } = new;
-    key("router.asn", *asn == old.asn);
-    key("router.router-id", *router_id == old.router_id);
-    key("router.stall-timeout", *stall_timeout == old.stall_timeout);
-    key("router.stall-exit", *stall_exit == old.stall_exit);
-    match (fib, &old.fib) {
-        (Some(new), Some(old)) => {
-            let FibConfig {
-                kernel,
-                fpm,
-                fpm_next_hop_groups,
-                asics,
-                resolve_via_default,
-                nexthop_cache: _,
-                suppress_fib_pending: _,
-                max_ecmp,
-                underlay_weights,
-                // The value at the time of the stop counts.
-                on_stop: _,
-                policy: _,
-            } = new;
-            key("fib.kernel", *kernel == old.kernel);
-            key("fib.fpm", *fpm == old.fpm);
-            key("fib.fpm-next-hop-groups", *fpm_next_hop_groups == old.fpm_next_hop_groups);
-            let unnamed = |asics: &BTreeMap<String, _>| asics.contains_key(VIRTUAL_ASIC);
-            let named = !unnamed(asics) && !unnamed(&old.asics);
-            key(if named { "fib.asic" } else { "fib.virtual-asic" }, *asics == old.asics);
-            key("fib.resolve-via-default", *resolve_via_default == old.resolve_via_default);
-            key("fib.max-ecmp", *max_ecmp == old.max_ecmp);
-            key("fib.underlay-weights", *underlay_weights == old.underlay_weights);
-        }
-        (None, None) => {}
-        _ => key("fib", false),
-    }
-    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts: _, token_file: _, token: _ } = api;
-    key("api.socket", *socket == old.api.socket);
-    key("api.socket-mode", *socket_mode == old.api.socket_mode);
-    key("api.socket-group", *socket_group == old.api.socket_group);
-    key("api.http", *http == old.api.http);
-    let ProcessConfig { user, seccomp } = process;
-    key("process.user", *user == old.process.user);
-    key("process.seccomp", *seccomp == old.process.seccomp);
-    key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
-    key("bfd.listen", bfd.listen == old.bfd.listen);
-    key("rpki (the table as a whole)", rpki.is_some() == old.rpki.is_some());
-    match (bgp, &old.bgp) {
-        (Some(new), Some(old)) => {
-            let BgpConfig {
-                confederation,
-                listen,
-                shards,
-                update_threads,
-                cpus,
-                cluster_id,
-                always_compare_med,
-                deterministic_med,
-                med_missing_as_worst,
-                prefer_oldest,
-                multipath,
-                multipath_relax,
-                link_bandwidth,
-                backup_path,
-                originate: _,
-                // The next start obeys it.
-                selection_deferral_time: _,
-                neighbors: _,
-                dynamic: _,
-            } = new;
-            key("bgp.confederation", *confederation == old.confederation);
-            key("bgp.listen", *listen == old.listen);
-            let off = |threads: Threads| threads == Threads::Off;
-            key("bgp.shards (from or to \"off\")", off(*shards) == off(old.shards));
-            key("bgp.update-threads", *update_threads == old.update_threads);
-            key("bgp.cpus and bgp.numa-node", *cpus == old.cpus);
-            key("bgp.cluster-id", *cluster_id == old.cluster_id);
-            key("bgp.always-compare-med", *always_compare_med == old.always_compare_med);
-            key("bgp.deterministic-med", *deterministic_med == old.deterministic_med);
-            key("bgp.med-missing-as-worst", *med_missing_as_worst == old.med_missing_as_worst);
-            key("bgp.prefer-oldest", *prefer_oldest == old.prefer_oldest);
-            key("bgp.multipath", *multipath == old.multipath);
-            key("bgp.multipath-relax", *multipath_relax == old.multipath_relax);
-            key("bgp.link-bandwidth-ext-community", *link_bandwidth == old.link_bandwidth);
-            key("bgp.backup-path", *backup_path == old.backup_path);
-        }
-        (None, None) => {}
-        _ => key("bgp", false),
-    }
-    keys
-}
-
-/// An interface without its number, which may come from the system.
-fn described(interface: &InterfaceConfig) -> impl PartialEq + '_ {
-    let InterfaceConfig { index: _, name, addresses, neighbors } = interface;
-    (name, addresses, neighbors)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn config(text: &str) -> Config {
-        config::parse(&format!("[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n{text}")).unwrap()
-    }
-
     #[test]
-    fn what_cannot_change_is_named_and_the_rest_is_not() {
-        let old = config("[bgp]\nshards = 2\n[fib]\n");
-        let soft = config(
-            "[fib]\nnexthop-cache = \"epoch\"\n[bgp]\nshards = 7\n[bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\nneighbors = [\"192.0.2.1\"]\n",
-        );
-        assert_eq!(fixed(&old, &soft), [""; 0]);
-        let hard = config(
-            "[bgp]\nshards = \"off\"\nlisten = [\"127.0.0.1:179\"]\nprefer-oldest = true\n[api]\nsocket = \"/tmp/x\"\n\
-             [fib]\nmax-ecmp = 16\n",
-        );
-        let keys = [
-            "fib.max-ecmp",
-            "api.socket",
-            "bgp.listen",
-            "bgp.shards (from or to \"off\")",
-            "bgp.prefer-oldest",
-        ];
-        assert_eq!(fixed(&old, &hard), keys);
-        assert_eq!(fixed(&old, &config("")), ["fib", "bgp"]);
-        let message =
-            NotReloaded::Fixed(fixed(&old, &config("[bgp]\nupdate-threads = 64\n[fib]\n"))).to_string();
+    fn a_refusal_names_what_takes_a_restart() {
         assert_eq!(
-            message,
+            NotReloaded::Fixed(vec!["bgp.update-threads"]).to_string(),
             "nothing is reloaded, because bgp.update-threads cannot change while the router runs; restart it, or change it \
              back"
         );

@@ -4,16 +4,19 @@ use crate::reload::{NotReloaded, Reloader};
 use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
-use ribtide_api::{Api, RouterState, SocketFile, answers};
+use ribtide_api::{Api, ApiServer, RouterState, answers};
 use ribtide_bfdd as bfd;
-use ribtide_bgpd::{BgpBuilder, initial_routes, set_vrps};
-use ribtide_config::{Config, OnStop, VIRTUAL_ASIC, VrfSetup};
+pub use ribtide_bgpd::session::tcp_ao::check_kernel;
+use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes, set_vrps};
+use ribtide_config::{Config, OnStop, RpkiConfig, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
 use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
 use ribtide_model::{AsicLookup, Pipeline};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
+use ribtide_rpkid::Engine;
+use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meters;
@@ -26,7 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -43,7 +46,7 @@ pub struct Router {
     stop: Stop,
     /// The thread that writes into the kernel.
     writer: Option<JoinHandle<()>>,
-    socket: SocketFile,
+    api: Arc<ApiServer>,
     run_state: RunState,
 }
 
@@ -220,9 +223,7 @@ impl Router {
         };
         let rpki = match (&bgp, &config.rpki) {
             (Some(bgp), Some(rpki)) => {
-                let readers = bgp.readers.clone();
-                let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
-                Some(ribtide_rpkid::start(rpki, publish, clock, stop.clone()).map_err(StartError::Rpki)?)
+                Some(start_rpki(rpki, bgp, clock, stop.clone()).map_err(StartError::Rpki)?)
             }
             _ => None,
         };
@@ -244,16 +245,17 @@ impl Router {
             rings,
             meters,
             bgp,
-            rpki,
+            rpki: RwLock::new(rpki),
             bfd,
             rib: handle,
             kernel: on_kernel,
             asics,
             fpm: clients,
         });
-        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links));
-        let socket = api.serve(inside.clone(), reloader.clone().for_api())?;
-        Ok(Router { inside, reloader, stop, writer, socket, run_state })
+        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links, stop.clone()));
+        let api = Arc::new(api.serve(inside.clone(), reloader.clone().for_api())?);
+        reloader.set_api(&api);
+        Ok(Router { inside, reloader, stop, writer, api, run_state })
     }
 
     /// What the API looks at.
@@ -263,8 +265,8 @@ impl Router {
     }
 
     /// The API's Unix socket.
-    pub fn socket(&self) -> &Path {
-        self.socket.path()
+    pub fn socket(&self) -> PathBuf {
+        self.api.socket()
     }
 
     /// What each stage has done.
@@ -388,6 +390,18 @@ impl Router {
         }
         wait(&|| self.inside.fpm.iter().all(FpmHandle::has_ended));
     }
+}
+
+/// Starts origin validation, which hands its tables to the readers of `bgp`.
+pub(crate) fn start_rpki(
+    rpki: &RpkiConfig,
+    bgp: &Bgp,
+    clock: Clock,
+    stop: Stop,
+) -> io::Result<StageHandle<Engine>> {
+    let readers = bgp.readers.clone();
+    let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
+    ribtide_rpkid::start(rpki, publish, clock, stop)
 }
 
 /// Watches the kernel's interfaces for those who are not told by a kernel dataplane, if there are any.

@@ -149,6 +149,9 @@ pub struct Neighbor {
     /// How often stale routes were removed because it did not come back in time.
     #[serde(default)]
     pub stale_expired: u64,
+    /// TCP-AO, where it has keys (RFC 5925).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp_ao: Option<TcpAo>,
     /// The established session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
@@ -170,6 +173,36 @@ pub struct Stale {
     pub restart_seconds_left: Option<u64>,
     /// Time after which they are removed in any case.
     pub stale_seconds_left: u64,
+}
+
+/// TCP-AO of a neighbour (RFC 5925). No secret is here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TcpAo {
+    /// Configured keys.
+    pub keys: usize,
+    /// The send-id of the key that signs; absent without a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<u8>,
+    /// The recv-id of the key that the peer is asked for; absent without a session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rnext: Option<u8>,
+    /// Segments of the session with a right signature.
+    pub good: u64,
+    /// Those with a wrong one.
+    pub bad: u64,
+    /// Those with the ID of no key.
+    pub key_not_found: u64,
+    /// Those without a signature.
+    pub unsigned: u64,
+}
+
+/// The paths of a prefix that are sent in one family (RFC 7911).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SentPaths {
+    /// The family, such as `ipv4-unicast`.
+    pub family: String,
+    /// Which: `all`, `best N`, `ecmp` or `per-as`.
+    pub paths: String,
 }
 
 /// The graceful restart capability of a peer (RFC 4724).
@@ -244,6 +277,9 @@ pub struct Session {
     /// Families in which several paths of a prefix are received (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_receive: Vec<String>,
+    /// Families in which several paths of a prefix are sent (RFC 7911).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add_path_send: Vec<SentPaths>,
     /// The thread that reads the session.
     pub reader_thread: String,
     /// The thread that packs its UPDATEs.

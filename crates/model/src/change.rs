@@ -116,6 +116,9 @@ pub struct Reloaded {
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
+    /// Changed settings of the whole router, by their names in the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
     /// New VRFs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vrfs_added: Vec<String>,
@@ -177,6 +180,7 @@ impl fmt::Display for Reloaded {
         changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
+            ("settings", self.settings.clone()),
             ("VRFs added", self.vrfs_added.clone()),
             ("VRFs removed", self.vrfs_removed.clone()),
             ("other static routes in VRF", self.static_routes.clone()),
@@ -232,6 +236,7 @@ mod tests {
             originate: false,
             rpki: false,
             log: false,
+            settings: vec![],
             vrfs_added: vec![],
             vrfs_removed: vec![],
             static_routes: vec![],

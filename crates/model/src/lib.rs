@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod advertised;
 mod asic;
 mod bfd;
 mod bgp;
@@ -16,6 +17,7 @@ mod route_check;
 mod rpki;
 mod tracked;
 
+pub use advertised::*;
 pub use asic::*;
 pub use bfd::*;
 pub use bgp::*;

@@ -22,20 +22,32 @@ pub struct Pipeline {
 /// `GET /v1/health`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Health {
-    /// Whether everything makes progress.
+    /// Whether everything makes progress, and nothing is missing.
     pub state: HealthState,
     /// Work that waits without progress, causes first.
     pub stalls: Vec<Stall>,
+    /// What the router lacks although its work makes progress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<HealthFault>,
 }
 
 /// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealthState {
-    /// Nothing is stalled.
+    /// Nothing is stalled, and nothing is missing.
     Ok,
     /// Something is.
     Degraded,
+}
+
+/// Something that the router lacks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HealthFault {
+    /// What is missing or out of date, such as `RPKI cache 192.0.2.1:323`.
+    pub what: String,
+    /// The reason, and what it means for routes.
+    pub why: String,
 }
 
 /// Work that waits without progress.
@@ -58,8 +70,13 @@ pub struct Stall {
 impl Health {
     /// The health of a process with these stalls.
     pub fn of(stalls: Vec<Stall>) -> Health {
-        let state = if stalls.is_empty() { HealthState::Ok } else { HealthState::Degraded };
-        Health { state, stalls }
+        Health::with(stalls, Vec::new())
+    }
+
+    /// The same with these faults.
+    pub fn with(stalls: Vec<Stall>, faults: Vec<HealthFault>) -> Health {
+        let is_ok = stalls.is_empty() && faults.is_empty();
+        Health { state: if is_ok { HealthState::Ok } else { HealthState::Degraded }, stalls, faults }
     }
 }
 

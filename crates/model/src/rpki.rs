@@ -11,6 +11,9 @@ pub struct Rpki {
     pub caches: Vec<RpkiCache>,
     /// Payloads in use.
     pub payloads: PerFamilyCount,
+    /// ASPA records in use: customers.
+    #[serde(default)]
+    pub aspas: u64,
     /// Tables of payloads since the start.
     pub tables: u64,
     /// Prefix filters of local exceptions.
@@ -46,6 +49,9 @@ pub struct RpkiCache {
     pub serial: Option<u32>,
     /// Its records.
     pub records: PerFamilyCount,
+    /// Its ASPA records: customers.
+    #[serde(default)]
+    pub aspas: u64,
     /// Time since its last complete answer, while its records are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub age_seconds: Option<u64>,
@@ -85,6 +91,25 @@ pub struct RpkiPayload {
     pub max_length: u8,
     /// The AS; 0 permits none.
     pub asn: u32,
+}
+
+/// `GET /v1/rpki/aspas`: a page of ASPA records.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RpkiAspaPage {
+    /// Records, by customer.
+    pub aspas: Vec<RpkiAspa>,
+    /// The `cursor` of the next page; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// An ASPA record.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RpkiAspa {
+    /// The customer AS.
+    pub customer: u32,
+    /// Its providers; 0 alone: it has none.
+    pub providers: Vec<u32>,
 }
 
 /// `GET /v1/rpki/validation`: the state of a prefix with an origin AS.
@@ -141,4 +166,7 @@ pub struct ReceivedRoute {
     /// The validation state, with origin validation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
+    /// The verification state of the path with ASPA records, of an external neighbour with a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aspa: Option<String>,
 }

@@ -47,6 +47,7 @@ impl GracefulShutdown {
             conditions: (self == GracefulShutdown::Receiver).then(tagged).into_iter().collect(),
             prefix_conditions: Vec::new(),
             validity: None,
+            path: None,
             actions,
             then: Then::Accept,
         })

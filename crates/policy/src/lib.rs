@@ -33,6 +33,6 @@ pub use prefix_set::{PrefixRange, PrefixSet};
 pub use regex::Regex;
 pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, RouteType, Source, Validation};
 pub use statement::{
-    Actions, ChangeCommunities, Condition, Definition, Match, Med, Named, PrefixCondition, Prepend,
-    SetNextHop, Sources, Statement, Then, ValidityCondition,
+    Actions, ChangeCommunities, Condition, Definition, Match, Med, Named, PathCondition, PrefixCondition,
+    Prepend, SetNextHop, Sources, Statement, Then, ValidityCondition,
 };

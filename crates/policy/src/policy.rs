@@ -5,7 +5,7 @@ use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
 use crate::statement::{Actions, Condition, Definition, Named, SetNextHop, Sources, Statement, Then};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
-use ribtide_rpki::Validity;
+use ribtide_rpki::{PathState, Validity};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -35,8 +35,9 @@ pub struct Policy {
     last: Option<(Step, Statement)>,
     /// The result of the list for every route, if it neither tests nor changes routes.
     constant: Option<PolicyResult>,
-    /// Whether any statement tests the validation state.
+    /// Whether any statement tests the validation state, and whether any that of the path.
     tests_validity: bool,
+    tests_path: bool,
     hash: u64,
 }
 
@@ -85,6 +86,7 @@ impl Policy {
             last: graceful_shutdown.statement().map(last),
             constant: None,
             tests_validity: false,
+            tests_path: false,
             hash: 0,
         };
         let mut hasher = DefaultHasher::new();
@@ -103,6 +105,7 @@ impl Policy {
         }
         policy.constant = policy.constant_list();
         policy.tests_validity = policy.steps.iter().any(|step| policy.statement(step).validity.is_some());
+        policy.tests_path = policy.steps.iter().any(|step| policy.statement(step).path.is_some());
         policy
     }
 
@@ -148,6 +151,7 @@ impl Policy {
         let plain = statement.conditions.is_empty()
             && step.sets.is_empty()
             && statement.validity.is_none()
+            && statement.path.is_none()
             && statement.actions.is_empty();
         match statement.then {
             Then::Accept if plain => Some(PolicyResult::Accept),
@@ -160,6 +164,18 @@ impl Policy {
     /// results.
     pub fn tests_validity(&self) -> bool {
         self.tests_validity
+    }
+
+    /// Whether any statement tests the verification state of the path, so that a change of the ASPA records may change
+    /// results.
+    pub fn tests_path(&self) -> bool {
+        self.tests_path
+    }
+
+    /// Whether results depend on RPKI data.
+    #[inline]
+    pub fn tests_rpki(&self) -> bool {
+        self.tests_validity || self.tests_path
     }
 
     /// Whether any statement sets the next hop.
@@ -191,7 +207,8 @@ impl Policy {
             let actions = Actions { source: Sources::default(), ..statement.actions.clone() };
             let action = (!actions.is_empty()).then(|| actions.to_string());
             let validity = statement.validity.map(|validity| validity.to_string());
-            condition.map(ToString::to_string).or(validity).or(action)
+            let path = statement.path.map(|path| path.to_string());
+            condition.map(ToString::to_string).or(validity).or(path).or(action)
         })
     }
 
@@ -213,11 +230,12 @@ impl Policy {
         (changes, sentences)
     }
 
-    /// The result of a test on the prefix: of the set of this number, or of [`validity_test`].
+    /// The result of a test on the prefix: of the set of this number, or of [`validity_test`] or [`path_test`].
     #[inline]
     pub(crate) fn holds<F: Family>(&self, test: u32, route: &Route<'_>, prefix: Prefix<F>) -> bool {
         match self.sets.get(test as usize) {
             Some(set) => set.set().contains(prefix),
+            None if test <= PATH_TESTS => route.path_state().is_some_and(|state| path_test(state) == test),
             None => validity_test(route.validity(prefix)) == test,
         }
     }
@@ -258,6 +276,12 @@ impl Policy {
                 report(Event::Passed { policy, step, statement, not: validity });
                 continue;
             }
+            if let Some(path) = &statement.path
+                && !holds(path_test(path.0))?
+            {
+                report(Event::Passed { policy, step, statement, not: path });
+                continue;
+            }
             report(Event::Held { policy, step, statement });
             draft.apply(&statement.actions);
             match statement.then {
@@ -287,6 +311,14 @@ impl Policy {
 /// The number of the test for a validation state. The numbers of sets are lower.
 fn validity_test(validity: Validity) -> u32 {
     u32::MAX - validity as u32
+}
+
+/// The highest number of the test for a verification state.
+const PATH_TESTS: u32 = u32::MAX - Validity::ALL.len() as u32;
+
+/// The number of the test for a verification state of the path, below those for validation states.
+fn path_test(state: PathState) -> u32 {
+    PATH_TESTS - state as u32
 }
 
 /// The number of a set in `sets`, which is added if it is new.
@@ -328,7 +360,9 @@ impl fmt::Display for Event<'_> {
                 let conditions = statement.conditions.iter().map(ToString::to_string);
                 let prefix_conditions = statement.prefix_conditions.iter().map(ToString::to_string);
                 let validity = statement.validity.iter().map(ToString::to_string);
-                let held: Vec<String> = conditions.chain(prefix_conditions).chain(validity).collect();
+                let path = statement.path.iter().map(ToString::to_string);
+                let held: Vec<String> =
+                    conditions.chain(prefix_conditions).chain(validity).chain(path).collect();
                 match held.as_slice() {
                     [] => f.write_str("holds for every route")?,
                     [one] => write!(f, "{one} holds")?,

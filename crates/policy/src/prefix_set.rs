@@ -15,7 +15,8 @@ use std::str::FromStr;
 
 /// Prefixes that one prefix covers, of some lengths: an entry of a prefix set.
 ///
-/// The text is that of OpenConfig: `10.0.0.0/8 exact` or simply `10.0.0.0/8`, and `10.0.0.0/8 16..24`.
+/// The text is that of OpenConfig: `10.0.0.0/8 exact` or simply `10.0.0.0/8`, and `10.0.0.0/8 16..24`. That of prefix lists
+/// is read too: `10.0.0.0/8 ge 16 le 24`, with one bound or both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PrefixRange {
     prefix: AnyPrefix,
@@ -62,10 +63,11 @@ impl FromStr for PrefixRange {
         if lengths == "exact" {
             return Ok(PrefixRange::exact(prefix));
         }
-        let range = lengths.split_once("..").and_then(|(shortest, longest)| {
-            PrefixRange::new(prefix, shortest.parse().ok()?, longest.parse().ok()?)
-        });
-        range.ok_or_else(|| {
+        let range = match lengths.split_once("..") {
+            Some((shortest, longest)) => shortest.parse().ok().zip(longest.parse().ok()),
+            None => bounds(lengths, prefix),
+        };
+        range.and_then(|(shortest, longest)| PrefixRange::new(prefix, shortest, longest)).ok_or_else(|| {
             format!(
                 "\"{lengths}\" are no lengths inside {prefix}; write exact, or the shortest and the longest, from {} to {}, \
                  such as {prefix} {}..{}",
@@ -75,6 +77,22 @@ impl FromStr for PrefixRange {
                 width(prefix),
             )
         })
+    }
+}
+
+/// The lengths of `ge 16`, `le 24` or `ge 16 le 24`.
+fn bounds(text: &str, prefix: AnyPrefix) -> Option<(u8, u8)> {
+    let mut words = text.split_whitespace();
+    let (first, length, rest) = (words.next()?, words.next()?, words.next());
+    let length = length.parse().ok();
+    match (first, rest) {
+        ("le", None) => Some((prefix.len(), length?)),
+        ("ge", None) => Some((length?, width(prefix))),
+        ("ge", Some("le")) => {
+            let longest = words.next()?.parse().ok();
+            words.next().is_none().then_some((length?, longest?))
+        }
+        _ => None,
     }
 }
 
@@ -408,6 +426,18 @@ mod tests {
 
     #[test]
     fn texts_round_trip_and_errors_give_the_correct_form() {
+        for (text, same) in [
+            ("10.0.0.0/8 le 24", "10.0.0.0/8 8..24"),
+            ("10.0.0.0/8  ge 16", "10.0.0.0/8 16..32"),
+            ("2001:db8::/32 ge 40 le 48", "2001:db8::/32 40..48"),
+        ] {
+            assert_eq!(text.parse::<PrefixRange>().unwrap().to_string(), same);
+        }
+        for wrong in
+            ["ge", "ge 7", "le 33", "ge 16 le", "ge 24 le 16", "le 24 ge 16", "ge 16 le 24 x", "eq 16"]
+        {
+            assert!(format!("10.0.0.0/8 {wrong}").parse::<PrefixRange>().is_err(), "{wrong}");
+        }
         for text in ["10.0.0.0/8", "10.0.0.0/8 16..24", "::/0 0..128", "10.0.0.0/8 9..9"] {
             assert_eq!(text.parse::<PrefixRange>().unwrap().to_string(), text);
         }
@@ -418,7 +448,7 @@ mod tests {
              10.0.0.0/8 8..32"
         );
         for wrong in
-            ["10.0.0.0/8 24..16", "10.0.0.0/8 le 24", "10.0.0.0/8 8..33", "10.0.0.1/8", "", "10.0.0.0/8 16"]
+            ["10.0.0.0/8 24..16", "10.0.0.0/8 lt 24", "10.0.0.0/8 8..33", "10.0.0.1/8", "", "10.0.0.0/8 16"]
         {
             assert!(wrong.parse::<PrefixRange>().is_err(), "{wrong}");
         }

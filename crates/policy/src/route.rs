@@ -3,7 +3,7 @@
 use crate::community::Kind;
 use crate::statement::{Actions, Med, SetNextHop};
 use ribtide_prefix::{Afi, Family, Prefix};
-use ribtide_rpki::{Origin as OriginAs, Validity, Vrps};
+use ribtide_rpki::{Origin as OriginAs, PathState, Validity, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Origin, code, expected_flags, flags, number,
 };
@@ -36,13 +36,20 @@ pub struct Validation<'a> {
     pub vrps: &'a Vrps,
     /// The origin of the route as received.
     pub origin: OriginAs,
+    /// The verification state of its path as received, of a neighbour whose paths are verified.
+    pub path: Option<PathState>,
 }
 
 impl Route<'_> {
     /// The validation state for a prefix; not found without a table.
     pub(crate) fn validity<F: Family>(&self, prefix: Prefix<F>) -> Validity {
         self.validation
-            .map_or(Validity::NotFound, |Validation { vrps, origin }| vrps.validate(prefix, origin))
+            .map_or(Validity::NotFound, |Validation { vrps, origin, .. }| vrps.validate(prefix, origin))
+    }
+
+    /// The verification state of the path; `None`: it is not verified.
+    pub(crate) fn path_state(&self) -> Option<PathState> {
+        self.validation.and_then(|validation| validation.path)
     }
 }
 

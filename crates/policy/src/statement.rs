@@ -6,7 +6,7 @@ use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
 use crate::route::{Draft, RouteType};
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_rpki::Validity;
+use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -183,6 +183,17 @@ impl fmt::Display for ValidityCondition {
     }
 }
 
+/// A condition on the verification state of a route's path (draft-ietf-sidrops-aspa-verification): at import only, of the
+/// path as received. Paths of internal neighbours have no state.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PathCondition(pub PathState);
+
+impl fmt::Display for PathCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "aspa {}", self.0)
+    }
+}
+
 /// The actions of a statement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Actions {
@@ -345,6 +356,8 @@ pub struct Statement {
     pub prefix_conditions: Vec<PrefixCondition>,
     /// The validation state, which depends on the prefix too. It is tested last.
     pub validity: Option<ValidityCondition>,
+    /// The verification state of the path, which depends on the table of records. It is tested with it.
+    pub path: Option<PathCondition>,
     /// The actions on the route.
     pub actions: Actions,
     /// The result.

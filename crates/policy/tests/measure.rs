@@ -78,6 +78,32 @@ fn measure_lookups<F: Family>(set: &PrefixSet, text: &str) {
     }
 }
 
+/// Look-ups that a profiler counts: `valgrind --tool=callgrind --toggle-collect=*profiled_lookups*`.
+#[inline(never)]
+fn profiled_lookups(set: &PrefixSet, probes: &[Prefix<V4>]) -> usize {
+    probes.iter().filter(|prefix| set.contains(**prefix)).count()
+}
+
+/// 100,000 look-ups in a set of 200,000 prefixes, and in one of a million, for a count of instructions.
+#[test]
+#[ignore = "for a profiler"]
+fn instructions_of_lookups() {
+    let Some(text) = table() else { return println!("skipped: shared/data is absent") };
+    let entries: usize = std::env::var("ENTRIES").map_or(200_000, |n| n.parse().expect("a number"));
+    let widest = std::env::var("WIDEST").is_ok();
+    let range = |line: &str| {
+        let prefix: AnyPrefix = line.parse().expect("a prefix");
+        let longest = if prefix.afi() == Afi::Ipv4 { 24 } else { 48 };
+        let longest = if widest { prefix.len().max(longest) } else { prefix.len() };
+        PrefixRange::new(prefix, prefix.len(), longest).expect("ascending lengths")
+    };
+    let set = PrefixSet::new(text.lines().take(entries).map(range));
+    let mut probes = of_family::<V4>(&text);
+    shuffled(&mut probes);
+    probes.truncate(100_000);
+    println!("{} of {} found in {}", profiled_lookups(&set, &probes), probes.len(), set.len());
+}
+
 #[test]
 #[ignore = "prints figures; run it in a release build"]
 fn prefix_set_of_a_million() {
@@ -106,6 +132,7 @@ fn prefix_set_of_a_million() {
         conditions,
         prefix_conditions,
         validity: None,
+        path: None,
         actions: Actions { local_pref, ..Actions::default() },
         then,
     };

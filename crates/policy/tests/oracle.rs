@@ -4,11 +4,12 @@
 use proptest::prelude::*;
 use ribtide_policy::{
     Actions, AnyCommunity, AsPathSet, ChangeCommunities, CommunityPattern, CommunitySet, Condition,
-    Definition, Match, Med, Memo, Named, NewNextHop, Numbers, Policy, PrefixCondition, PrefixRange,
-    PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then, Validation, ValidityCondition,
+    Definition, Match, Med, Memo, Named, NewNextHop, Numbers, PathCondition, Policy, PrefixCondition,
+    PrefixRange, PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then, Validation,
+    ValidityCondition,
 };
 use ribtide_prefix::{Afi, Families, Prefix, V4};
-use ribtide_rpki::{Validity, Vrp, Vrps};
+use ribtide_rpki::{PathState, Validity, Vrp, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Communities, LargeCommunities, Origin, code, flags, number,
 };
@@ -98,14 +99,15 @@ fn naive(
     external: bool,
     mut route: Plain,
     prefix: Prefix<V4>,
-    validity: Validity,
+    (validity, path): (Validity, Option<PathState>),
 ) -> Option<Plain> {
     let received = route.next_hop;
     'policies: for definition in definitions {
         for statement in &definition.statements {
             let prefix_holds =
                 statement.prefix_conditions.iter().all(|c| c.set.set().contains(prefix) != c.invert);
-            let state_holds = statement.validity.is_none_or(|condition| condition.0 == validity);
+            let state_holds = statement.validity.is_none_or(|condition| condition.0 == validity)
+                && statement.path.is_none_or(|condition| Some(condition.0) == path);
             if !prefix_holds || !state_holds || !statement.conditions.iter().all(|c| holds(c, &route)) {
                 continue;
             }
@@ -290,6 +292,7 @@ fn definitions() -> impl Strategy<Value = Vec<Arc<Definition>>> {
         prop::collection::vec(condition(), 0..2),
         prop::collection::vec((0..3usize, any::<bool>()), 0..2),
         prop::option::weighted(0.3, prop::sample::select(Validity::ALL.to_vec())),
+        prop::option::weighted(0.2, prop::sample::select(PathState::ALL.to_vec())),
         actions(),
         prop::sample::select(vec![
             Then::Accept,
@@ -303,16 +306,19 @@ fn definitions() -> impl Strategy<Value = Vec<Arc<Definition>>> {
     let policies = prop::collection::vec(prop::collection::vec(statement, 0..4), 0..3);
     (sets, policies).prop_map(|(sets, policies)| {
         let statement =
-            |(conditions, prefixes, validity, actions, then): (_, Vec<(usize, bool)>, _, _, _)| Statement {
-                name: String::new(),
-                conditions,
-                prefix_conditions: prefixes
-                    .into_iter()
-                    .map(|(n, invert)| PrefixCondition { set: sets[n].clone(), invert })
-                    .collect(),
-                validity: Option::map(validity, ValidityCondition),
-                actions,
-                then,
+            |(conditions, prefixes, validity, path, actions, then): (_, Vec<(usize, bool)>, _, _, _, _)| {
+                Statement {
+                    name: String::new(),
+                    conditions,
+                    prefix_conditions: prefixes
+                        .into_iter()
+                        .map(|(n, invert)| PrefixCondition { set: sets[n].clone(), invert })
+                        .collect(),
+                    validity: Option::map(validity, ValidityCondition),
+                    path: Option::map(path, PathCondition),
+                    actions,
+                    then,
+                }
             };
         let policies = policies.into_iter().enumerate();
         policies
@@ -380,21 +386,24 @@ proptest! {
         external: bool,
         plain in plain(),
         prefixes in prop::collection::vec(prefix(), 1..12),
-        tables in prop::collection::vec(vrps(), 2),
+        tables in prop::collection::vec((vrps(), prop::option::of(prop::sample::select(PathState::ALL.to_vec()))), 2),
     ) {
         let policy = Policy::new(definitions.clone(), external);
         let bytes = plain.bytes();
         let IpAddr::V4(next_hop) = plain.next_hop else { unreachable!() };
         let source = Source { neighbor: plain.neighbor, kind: plain.kind };
         let origin = ribtide_rpki::Origin(plain.path.last().copied());
-        let with = |vrps| Route {
+        fn validation((vrps, path): &(Vrps, Option<PathState>), origin: ribtide_rpki::Origin) -> Validation<'_> {
+            Validation { vrps, origin, path: *path }
+        }
+        let with = |validation| Route {
             attributes: &bytes,
             next_hop: NextHop::V4(next_hop),
             afi: Afi::Ipv4,
             source,
-            validation: Some(Validation { vrps, origin }),
+            validation: Some(validation),
         };
-        let route = with(&tables[0]);
+        let route = with(validation(&tables[0], origin));
         let read = |changes: ribtide_policy::Changes| {
             let mut out = Vec::new();
             changes.write(&bytes, &mut out);
@@ -403,12 +412,13 @@ proptest! {
         };
         let mut memo = Memo::new(&policy, &route, read);
         let settled = memo.settled().map(Option::<&Plain>::cloned);
-        let has_prefix_conditions = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty() || s.validity.is_some());
+        let has_prefix_conditions = definitions.iter().flat_map(|d| &d.statements).any(|s| !s.prefix_conditions.is_empty() || s.validity.is_some() || s.path.is_some());
         prop_assert!(has_prefix_conditions || settled.is_some());
         // The same memo with one table and then another.
         for (prefix, vrps) in prefixes.iter().map(|prefix| (*prefix, &tables[0])).chain(prefixes.iter().map(|prefix| (*prefix, &tables[1]))) {
-            let route = with(vrps);
-            let expected = naive(&definitions, external, plain.clone(), prefix, vrps.validate(prefix, origin));
+            let route = with(validation(vrps, origin));
+            let states = (vrps.0.validate(prefix, origin), vrps.1);
+            let expected = naive(&definitions, external, plain.clone(), prefix, states);
             let found = policy.evaluate(&route, prefix).map(read);
             prop_assert_eq!(&found, &expected, "{}: {:#?}", prefix, definitions);
             let memoised = memo.decide(&policy, &route, prefix, read);

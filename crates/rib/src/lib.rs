@@ -69,6 +69,26 @@ pub struct RibConfig {
     pub dataplanes: Vec<DataplaneId>,
 }
 
+/// The settings of a [`RibConfig`] by which next hops resolve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResolutionSettings {
+    /// [`RibConfig::resolve_via_default`].
+    pub resolve_via_default: bool,
+    /// [`RibConfig::max_ecmp`].
+    pub max_ecmp: u16,
+    /// [`RibConfig::underlay_weights`].
+    pub underlay_weights: bool,
+}
+
+impl RibConfig {
+    pub(crate) fn resolve_by(&mut self, by: ResolutionSettings) {
+        let ResolutionSettings { resolve_via_default, max_ecmp, underlay_weights } = by;
+        self.resolve_via_default = resolve_via_default;
+        self.max_ecmp = max_ecmp;
+        self.underlay_weights = underlay_weights;
+    }
+}
+
 impl Default for RibConfig {
     fn default() -> Self {
         RibConfig {

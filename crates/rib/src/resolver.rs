@@ -19,7 +19,6 @@
 //! Every mode of the cache tracks next hops in this way. [`crate::cache`] decides how groups are
 //! resolved; with `dependency`, each is assembled once, here, from the answers of its targets.
 
-use crate::RibConfig;
 use crate::cache::Cache;
 use crate::circle::{Place, Search};
 use crate::fib_policy::FibPolicyResult;
@@ -34,6 +33,7 @@ use crate::target::{
     Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
 };
 use crate::tracking::Tracking;
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -349,6 +349,21 @@ impl Resolver {
         if if usable { self.unusable.remove(&what) } else { self.unusable.insert(what) } {
             let hit = self.by_address.of(what.0).chain(self.on_trust.of(what.0)).collect();
             self.mark_stale(hit);
+        }
+    }
+
+    /// Resolves every group again, by other settings.
+    pub(crate) fn set_resolution(&mut self, by: ResolutionSettings) {
+        self.config.resolve_by(by);
+        self.mark_stale(self.nodes.iter().map(|(id, _)| id).collect());
+        // A limit of hops changes contents without another answer of a target.
+        let groups: Vec<u32> = self.groups.store.iter().map(|(id, _)| id).collect();
+        for id in groups {
+            let group = &mut self.groups.store[id];
+            group.moved = true;
+            if !std::mem::replace(&mut group.stale, true) {
+                self.stale_groups.push(id);
+            }
         }
     }
 

@@ -1,6 +1,5 @@
 //! The RIB manager of one VRF: a batch of events in, effects out.
 
-use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::confirmations::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
@@ -15,6 +14,7 @@ use crate::message::{
 use crate::redistribution::{Redistribution, Redistributor};
 use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -167,6 +167,12 @@ impl Rib {
     /// Changes the mode of the resolution cache from the next batch on; the results are the same.
     pub fn set_cache_mode(&mut self, mode: CacheMode) {
         self.resolver.set_cache_mode(mode);
+    }
+
+    /// Resolves next hops by other settings. The next batch, which may have no events, has the difference. Visits every
+    /// next-hop group.
+    pub fn set_resolution(&mut self, by: ResolutionSettings) {
+        self.resolver.set_resolution(by);
     }
 
     /// Measures the time of resolution with `clock`, in nanoseconds since any fixed moment.

@@ -8,7 +8,6 @@
 //!
 //! BGP announces and registers in the default VRF.
 
-use crate::RibConfig;
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
 use crate::message::{
@@ -17,6 +16,7 @@ use crate::message::{
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::redistribution::Redistribution;
 use crate::rib::Rib;
+use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Map, Set};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -294,6 +294,12 @@ impl Vrfs {
     pub fn set_cache_mode(&mut self, mode: CacheMode) {
         self.config.cache = mode;
         self.each(|rib| rib.set_cache_mode(mode));
+    }
+
+    /// As [`Rib::set_resolution`], in each VRF.
+    pub fn set_resolution(&mut self, by: ResolutionSettings) {
+        self.config.resolve_by(by);
+        self.each(|rib| rib.set_resolution(by));
     }
 
     /// As [`Rib::set_clock`], in each VRF.

@@ -66,6 +66,8 @@ enum Event {
     Mode(CacheMode),
     /// The route-maps are others.
     Maps(Maps),
+    /// Next hops resolve otherwise.
+    Settings(ResolutionSettings),
     /// The second dataplane comes up.
     Up,
     /// It says what failed and what no longer does, and may acknowledge everything that it got.
@@ -135,6 +137,13 @@ fn mode() -> impl Strategy<Value = CacheMode> {
     prop::sample::select(&CacheMode::ALL[..])
 }
 
+fn settings() -> impl Strategy<Value = ResolutionSettings> {
+    let max_ecmp = prop::sample::select(&[1u16, 2, 128][..]);
+    (any::<bool>(), max_ecmp, any::<bool>()).prop_map(|(resolve_via_default, max_ecmp, underlay_weights)| {
+        ResolutionSettings { resolve_via_default, max_ecmp, underlay_weights }
+    })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
     let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
@@ -171,6 +180,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Up),
         1 => mode().prop_map(Event::Mode),
         1 => maps().prop_map(Event::Maps),
+        1 => settings().prop_map(Event::Settings),
         4 => ack,
     ]
 }
@@ -196,13 +206,18 @@ fn oracle_takes(oracle: &mut Oracle, event: &Event) {
                 oracle.unusable.insert((address, interface));
             }
         }
+        Event::Settings(by) => {
+            let ResolutionSettings { resolve_via_default, max_ecmp, underlay_weights } = by;
+            let former = std::mem::take(&mut oracle.config);
+            oracle.config = RibConfig { resolve_via_default, max_ecmp, underlay_weights, ..former };
+        }
         Event::Up | Event::Ack { .. } | Event::Mode(_) | Event::Maps(_) => {}
     }
 }
 
 fn rib_takes(event: Event, seq: u64) -> RibIn {
     match event {
-        Event::Mode(_) | Event::Maps(_) => RibIn::Untrack(Vec::new()),
+        Event::Mode(_) | Event::Maps(_) | Event::Settings(_) => RibIn::Untrack(Vec::new()),
         Event::Announce(prefix, set) => route(prefix, set.protocol.source(), Some(set)),
         Event::Withdraw(prefix, source) => route(prefix, source, None),
         Event::Interface(state) => RibIn::Interface(state),
@@ -325,6 +340,7 @@ fn check(config: RibConfig, patient: bool, batches: Vec<Vec<Event>>) {
         for event in &batch {
             match event {
                 Event::Mode(mode) => rib.set_cache_mode(*mode),
+                Event::Settings(by) => rib.set_resolution(*by),
                 Event::Maps(now) => {
                     maps = now.clone();
                     rib.set_route_maps(Arc::new(now.clone()));

@@ -41,8 +41,8 @@ use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, InstallStatus, Reachability, Redistribution, Rib, RibConfig, RibIn, RibOut,
-    Source, VrfId, VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, InstallStatus, Reachability, Redistribution, ResolutionSettings, Rib, RibConfig,
+    RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -325,6 +325,17 @@ impl RibHandle {
     /// The RIB manager does not reply.
     pub fn set_vrfs(&self, setup: VrfsSetup) -> Result<VrfsChanged, NoReply> {
         self.handle.call(move |stage| stage.set_vrfs(setup))
+    }
+
+    /// Resolves next hops by other settings. Only groups with another content change in dataplanes.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn set_resolution(&self, by: ResolutionSettings) -> Result<(), NoReply> {
+        self.handle.call(move |stage| {
+            stage.rib.set_resolution(by);
+            stage.owed = true;
+        })
     }
 
     /// Sets the mode of the resolution cache from the next batch on. Returns the former mode.

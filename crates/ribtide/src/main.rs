@@ -66,6 +66,9 @@ enum Command {
         /// Only this VRF; otherwise the default one
         #[arg(long, value_name = "NAME")]
         vrf: Option<String>,
+        /// Also whether and how this neighbour is sent it, or why not
+        #[arg(long, value_name = "NEIGHBOR", conflicts_with = "vrf")]
+        to: Option<std::net::IpAddr>,
         /// Show it also in SONiC's daemons as processes and in their databases; of every ASIC, unless NAMESPACE_ID names one
         #[arg(long)]
         sonic: bool,
@@ -220,9 +223,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Schema => router::schema()?,
         Command::Show { what, output } => show::show(&what, &output)?,
-        Command::Explain { prefix, vrf, sonic, database_config, output } => {
+        Command::Explain { prefix, vrf, to, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
-            show::explain(&prefix, vrf.as_deref(), databases, &output)?;
+            show::explain(&prefix, vrf.as_deref(), to, databases, &output)?;
         }
         Command::RouteCheck(options) => return Ok(route_check::run(&options)),
         Command::Clear { what, output } => show::clear(&what, &output)?,

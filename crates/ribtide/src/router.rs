@@ -3,7 +3,7 @@
 use crate::exit::Exit;
 use crate::{Failure, start_log, text};
 use ribtide_config::{self as config, Config, ProcessConfig};
-use ribtide_daemon::router::Router;
+use ribtide_daemon::router::{Router, check_kernel};
 use ribtide_privileges::{self as privileges, CapabilitySet, Kept, Privileges};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread;
@@ -35,7 +35,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     };
     let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
     thread::release_priority();
-    let socket = router.socket().display();
+    let socket = router.socket();
+    let socket = socket.display();
     tracing::info!(
         target: target::ROUTER,
         version = env!("CARGO_PKG_VERSION"),
@@ -78,6 +79,9 @@ fn reduce_privileges(config: &Config) -> Result<Kept, Failure> {
 /// `ribtide check`: whether a configuration is valid.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
+    if let Some(bgp) = &config.bgp {
+        check_kernel(bgp).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
     let (neighbors, statics) = (
         text::count(neighbors as u64, "neighbour"),

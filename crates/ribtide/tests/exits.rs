@@ -147,3 +147,28 @@ fn exit_status_and_sentence_of_each_failure() {
         }
     }
 }
+
+/// `check` and `run` refuse keys that this kernel cannot have, and show no secret.
+#[test]
+fn tcp_ao_without_a_kernel_that_has_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let group = "listen = []\n[bgp.group.up]\ntype = \"internal\"\nneighbors = [\"192.0.2.1\"]\n\
+                 tcp-ao = { keys = [{ id = 1, secret = \"topsecret\" }] }";
+    let file = config(folder.path(), "ao.toml", [group, "", ""]);
+    for command in ["check", "run"] {
+        let mut program = ribtide(folder.path());
+        // `check` comes first: a kernel with TCP-AO would run it.
+        let output = program.args([command, "-c"]).arg(&file).output().unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!said.contains("topsecret"), "{said}");
+        if command == "check" && output.status.success() {
+            return println!("skipped: the kernel has TCP-AO");
+        }
+        assert!(!output.status.success());
+        assert!(
+            said.contains("192.0.2.1 has tcp-ao keys, and the kernel has no TCP-AO (needs Linux 6.7"),
+            "{said}"
+        );
+    }
+}

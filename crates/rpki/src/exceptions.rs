@@ -1,5 +1,6 @@
 //! Local exceptions (SLURM, RFC 8416): payloads of the caches that are not used, and own ones.
 
+use crate::aspa::Aspas;
 use crate::records::{Records, is_within, joined};
 use crate::vrps::{Vrp, VrpList, Vrps};
 use ribtide_prefix::{AnyPrefix, Families, Family, for_each_family};
@@ -32,7 +33,9 @@ pub struct Exceptions {
 
 impl Exceptions {
     /// The table of the records of these caches with the exceptions.
-    pub fn table<'a>(&self, caches: impl Iterator<Item = &'a Records>) -> Vrps {
+    pub fn table<'a>(&self, caches: impl Iterator<Item = &'a Records> + Clone) -> Vrps {
+        let aspas = caches.clone().flat_map(Records::aspas);
+        let aspas = Aspas::new(aspas.map(|(customer, providers)| (customer, providers.iter().copied())));
         let mut lists: Families<VrpList> = joined(caches);
         if !self.filters.is_empty() {
             for_each_family!(F => lists.get_mut::<F>().retain(|vrp| self.keeps(vrp)));
@@ -44,7 +47,7 @@ impl Exceptions {
                 AnyPrefix::V6(prefix) => lists.v6.push(Vrp { prefix, max_len, asn }),
             }
         }
-        Vrps::new(lists)
+        Vrps::new(lists).with_aspas(aspas)
     }
 
     fn keeps<F: Family>(&self, vrp: &Vrp<F>) -> bool {

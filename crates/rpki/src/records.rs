@@ -5,10 +5,16 @@
 use crate::vrps::{Vrp, VrpList};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
 use ribtide_wire::rtr::{ErrorCode, Payload};
+use std::collections::BTreeMap;
+use std::fmt;
 
 /// The records of a cache, sorted, each once.
 #[derive(Debug, Default)]
-pub struct Records(Families<VrpList>);
+pub struct Records {
+    payloads: Families<VrpList>,
+    /// Providers by customer.
+    aspas: BTreeMap<u32, Box<[u32]>>,
+}
 
 per_family! {
     /// Announcements (`true`) and withdrawals in the order received.
@@ -18,7 +24,13 @@ per_family! {
 
 /// The changes of an answer, in the order received.
 #[derive(Debug, Default)]
-pub struct Changes(Families<ChangeList>);
+pub struct Changes {
+    payloads: Families<ChangeList>,
+    /// Customers with their new providers; `None`: withdrawn.
+    aspas: Vec<(u32, Option<Box<[u32]>>)>,
+    /// Providers of all ASPA records.
+    providers: usize,
+}
 
 /// A change that does not fit the records: the cache and the router disagree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,21 +38,46 @@ pub struct UnfitChange {
     /// [`ErrorCode::DUPLICATE_ANNOUNCEMENT`] or [`ErrorCode::UNKNOWN_WITHDRAWAL`].
     pub code: ErrorCode,
     /// The record.
-    pub payload: Payload,
+    pub record: Record,
+}
+
+/// A record of a cache. Displays as in Error Reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// A payload.
+    Payload(Payload),
+    /// The ASPA record of a customer.
+    Aspa(u32),
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Record::Payload(payload) => payload.fmt(f),
+            Record::Aspa(customer) => write!(f, "ASPA of AS{customer}"),
+        }
+    }
 }
 
 impl Changes {
     /// Adds a change.
     pub fn push(&mut self, Payload { prefix, max_len, asn }: Payload, announce: bool) {
         match prefix {
-            AnyPrefix::V4(prefix) => self.0.v4.push((Vrp { prefix, max_len, asn }, announce)),
-            AnyPrefix::V6(prefix) => self.0.v6.push((Vrp { prefix, max_len, asn }, announce)),
+            AnyPrefix::V4(prefix) => self.payloads.v4.push((Vrp { prefix, max_len, asn }, announce)),
+            AnyPrefix::V6(prefix) => self.payloads.v6.push((Vrp { prefix, max_len, asn }, announce)),
         }
     }
 
-    /// The number of changes.
+    /// Adds the providers of a customer, or their withdrawal.
+    pub fn push_aspa(&mut self, customer: u32, providers: Option<impl ExactSizeIterator<Item = u32>>) {
+        let providers: Option<Box<[u32]>> = providers.map(Iterator::collect);
+        self.providers += providers.as_ref().map_or(0, |providers| providers.len());
+        self.aspas.push((customer, providers));
+    }
+
+    /// The number of changes; each provider of an ASPA record counts, too.
     pub fn len(&self) -> usize {
-        self.0.v4.len() + self.0.v6.len()
+        self.payloads.v4.len() + self.payloads.v6.len() + self.aspas.len() + self.providers
     }
 
     /// Whether there is no change.
@@ -52,20 +89,42 @@ impl Changes {
 impl Records {
     /// The records of a family.
     pub fn get<F: Family>(&self) -> &[Vrp<F>] {
-        self.0.get::<F>()
+        self.payloads.get::<F>()
     }
 
-    /// Applies the changes of an answer. O(n + m log m).
+    /// The ASPA records: providers by customer.
+    pub fn aspas(&self) -> impl ExactSizeIterator<Item = (u32, &[u32])> {
+        self.aspas.iter().map(|(customer, providers)| (*customer, &**providers))
+    }
+
+    /// Applies the changes of an answer. O(n + m log m). An announced ASPA record replaces a present one
+    /// (draft-ietf-sidrops-8210bis section 5.12).
     ///
     /// # Errors
-    /// A record is announced that is there, or withdrawn that is not (RFC 8210 section 5.6); the
+    /// A payload is announced that is there, or a record withdrawn that is not (RFC 8210 section 5.6); the
     /// records are unchanged.
     pub fn apply(&mut self, changes: Changes) -> Result<(), UnfitChange> {
         let mut new: Families<VrpList> = Families::default();
-        let Families { v4, v6 } = changes.0;
-        new.v4 = merge(&self.0.v4, v4)?;
-        new.v6 = merge(&self.0.v6, v6)?;
-        self.0 = new;
+        let Families { v4, v6 } = changes.payloads;
+        new.v4 = merge(&self.payloads.v4, v4)?;
+        new.v6 = merge(&self.payloads.v6, v6)?;
+        // Whether each customer has a record after the changes so far.
+        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
+        for (customer, providers) in &changes.aspas {
+            let known = there.entry(*customer).or_insert_with(|| self.aspas.contains_key(customer));
+            if providers.is_none() && !*known {
+                let record = Record::Aspa(*customer);
+                return Err(UnfitChange { code: ErrorCode::UNKNOWN_WITHDRAWAL, record });
+            }
+            *known = providers.is_some();
+        }
+        self.payloads = new;
+        for (customer, providers) in changes.aspas {
+            match providers {
+                Some(providers) => drop(self.aspas.insert(customer, providers)),
+                None => drop(self.aspas.remove(&customer)),
+            }
+        }
         Ok(())
     }
 
@@ -92,7 +151,7 @@ fn merge<F: Family>(old: &[Vrp<F>], mut changes: Vec<(Vrp<F>, bool)>) -> Result<
                     true => ErrorCode::DUPLICATE_ANNOUNCEMENT,
                     false => ErrorCode::UNKNOWN_WITHDRAWAL,
                 };
-                return Err(UnfitChange { code, payload: vrp.payload() });
+                return Err(UnfitChange { code, record: Record::Payload(vrp.payload()) });
             }
             there = announce;
         }
@@ -136,6 +195,32 @@ mod tests {
         let mut changes = Changes::default();
         all.iter().for_each(|(prefix, asn, announce)| changes.push(payload(prefix, *asn), *announce));
         changes
+    }
+
+    #[test]
+    fn an_aspa_record_replaces_the_former_one_and_an_unknown_one_cannot_go() {
+        let aspas = |all: &[(u32, Option<&[u32]>)]| {
+            let mut changes = Changes::default();
+            for (customer, providers) in all {
+                changes.push_aspa(*customer, providers.map(|of| of.iter().copied()));
+            }
+            changes
+        };
+        let mut records = Records::default();
+        let first = aspas(&[(1, Some(&[7, 8])), (2, Some(&[9])), (3, Some(&[0])), (3, None)]);
+        assert_eq!(first.len(), 8);
+        records.apply(first).unwrap();
+        records.apply(aspas(&[(1, Some(&[5]))])).unwrap();
+        let shown = |records: &Records| records.aspas().map(|(c, of)| (c, of.to_vec())).collect::<Vec<_>>();
+        assert_eq!(shown(&records), [(1, vec![5]), (2, vec![9])]);
+        let unfit = records.apply(aspas(&[(2, None), (2, None)])).unwrap_err();
+        assert_eq!(
+            (unfit.code, unfit.record.to_string()),
+            (ErrorCode::UNKNOWN_WITHDRAWAL, "ASPA of AS2".into())
+        );
+        assert_eq!(shown(&records).len(), 2, "unchanged");
+        records.apply(aspas(&[(2, None), (2, Some(&[4]))])).unwrap();
+        assert_eq!(shown(&records)[1], (2, vec![4]));
     }
 
     #[test]

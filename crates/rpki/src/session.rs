@@ -1,4 +1,5 @@
-//! The router's side of RTR with one cache (RFC 6810, RFC 8210 sections 5 to 8), as a state machine.
+//! The router's side of RTR with one cache (RFC 6810, RFC 8210 sections 5 to 8, draft-ietf-sidrops-8210bis), as a state
+//! machine. It begins with version 2 and goes down to 1 and 0 with a cache that does not know it.
 //!
 //! Times are since one start that the caller chooses. The caller connects, sends and closes as the
 //! [`Effect`]s say, and calls [`Session::tick`] when [`Session::due`] is there.
@@ -276,6 +277,10 @@ impl Session {
 
     /// Checks the version of a PDU, and handles it.
     fn handle(&mut self, frame: &Frame<'_>, now: Duration, effects: &mut Vec<Effect>) -> Result<(), Fault> {
+        // A cache may send these before it knows our version, and in any version (RFC 8210 section 7).
+        if !self.negotiated && frame.is_serial_notify() {
+            return Ok(());
+        }
         let pdu = match frame.version {
             // Its format is unknown, except for what the sender says about versions.
             version if version > VERSION && !frame.is_error_report() => {
@@ -289,10 +294,6 @@ impl Session {
             return Ok(());
         }
         if !self.negotiated {
-            // A cache may send these before it knows our version (RFC 8210 section 7).
-            if matches!(pdu, Pdu::SerialNotify { .. }) {
-                return Ok(());
-            }
             if frame.version > self.version {
                 let text = format!("version {} in answer to version {}", frame.version, self.version);
                 return Err(Fault::new(ErrorCode::UNEXPECTED_VERSION, text));
@@ -314,7 +315,8 @@ impl Session {
                 self.changes = Changes::default();
                 self.state = State::Receiving { since: now, reset, session };
             }
-            (State::Querying { .. }, Pdu::CacheReset) => {
+            // In answer to a Reset Query it would have no end.
+            (State::Querying { reset: false, .. }, Pdu::CacheReset) => {
                 self.id = None;
                 self.query(now, effects);
             }
@@ -325,6 +327,12 @@ impl Session {
                 self.changes.push(payload, announce);
             }
             (State::Receiving { .. }, Pdu::RouterKey) => {}
+            (State::Receiving { .. }, Pdu::Aspa { announce, customer, providers }) => {
+                if self.changes.len() + providers.iter().len() >= MAX_CHANGES {
+                    return Err(corrupt(format!("an answer with more than {MAX_CHANGES} records")));
+                }
+                self.changes.push_aspa(customer, announce.then(|| providers.iter()));
+            }
             (
                 State::Receiving { reset, session, .. },
                 Pdu::EndOfData { session: other, serial, intervals },
@@ -386,7 +394,7 @@ impl Session {
         if let Err(unfit) = applied {
             // What we have is not what the cache believes: the next query is a Reset Query.
             self.id = None;
-            return Err(Fault::new(unfit.code, unfit.payload.to_string()));
+            return Err(Fault::new(unfit.code, unfit.record.to_string()));
         }
         self.id = Some(id);
         self.intervals = intervals.unwrap_or_default();
@@ -420,6 +428,8 @@ impl Session {
         };
         match code {
             ErrorCode::NO_DATA_AVAILABLE => {
+                // Reset Queries follow, after a Serial Query too (RFC 8210 section 8.4).
+                self.id = None;
                 self.last_error = Some(why);
                 self.changes = Changes::default();
                 self.state = State::Idle { until: now + seconds(self.intervals().retry) };
@@ -509,6 +519,7 @@ fn name(pdu: &Pdu<'_>) -> &'static str {
         Pdu::EndOfData { .. } => "End of Data",
         Pdu::CacheReset => "Cache Reset",
         Pdu::RouterKey => "Router Key",
+        Pdu::Aspa { .. } => "ASPA",
         Pdu::ErrorReport { .. } => "Error Report",
     }
 }

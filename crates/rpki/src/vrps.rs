@@ -5,10 +5,12 @@
 //! the next shorter prefix that covers it, so one binary search finds all payloads that cover a
 //! route. That is 16 bytes for an IPv4 payload and 28 for an IPv6 one, without a pointer.
 
+use crate::aspa::Aspas;
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::rtr::Payload;
 use std::fmt;
+use std::sync::Arc;
 
 /// A validated ROA payload of one family. The order is that of [`Prefix`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -125,15 +127,38 @@ per_family! {
     struct Tables<F> = Table<F>;
 }
 
-/// The payloads in use, each once. Immutable.
+/// The payloads and ASPA records in use, each once. Immutable.
 #[derive(Debug, Default)]
-pub struct Vrps(Families<Tables>);
+pub struct Vrps(Families<Tables>, Arc<Aspas>);
 
 impl Vrps {
     /// A table of these payloads, in any order and with repetitions. O(n log n).
     pub fn new(lists: Families<VrpList>) -> Vrps {
         let Families { v4, v6 } = lists;
-        Vrps(Families { v4: Table::new(v4), v6: Table::new(v6) })
+        Vrps(Families { v4: Table::new(v4), v6: Table::new(v6) }, Arc::default())
+    }
+
+    /// The same payloads with these ASPA records.
+    pub fn with_aspas(self, aspas: Aspas) -> Vrps {
+        Vrps(self.0, Arc::new(aspas))
+    }
+
+    /// The same payloads and records; equal ASPA records are those of `other`, so that [`Vrps::has_same_aspas`] shows it.
+    pub fn sharing_aspas(self, other: &Vrps) -> Vrps {
+        match self.1 == other.1 {
+            true => Vrps(self.0, other.1.clone()),
+            false => self,
+        }
+    }
+
+    /// The ASPA records.
+    pub fn aspas(&self) -> &Aspas {
+        &self.1
+    }
+
+    /// Whether both have the same ASPA records, if one was made by [`Vrps::sharing_aspas`] of the other.
+    pub fn has_same_aspas(&self, other: &Vrps) -> bool {
+        Arc::ptr_eq(&self.1, &other.1)
     }
 
     /// The number of payloads of a family.

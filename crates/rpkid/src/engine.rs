@@ -33,6 +33,8 @@ pub struct Engine {
     tables: u64,
     next_token: usize,
     buffer: Vec<u8>,
+    /// Whether the thread ends.
+    ended: bool,
 }
 
 struct Cache {
@@ -96,6 +98,8 @@ pub struct CacheView {
     pub id: Option<(u16, u32)>,
     /// IPv4 and IPv6 records.
     pub records: (usize, usize),
+    /// ASPA records.
+    pub aspas: usize,
     /// Time since the last complete answer, while its records are kept.
     pub age: Option<Duration>,
     /// Whether the table has its records.
@@ -125,7 +129,19 @@ impl Engine {
             tables: 0,
             next_token: 0,
             buffer: vec![0; READ],
+            ended: false,
         }
+    }
+
+    /// Ends the thread: readers get an empty table, so every route is not-found. The handle answers no more calls.
+    pub fn end(&mut self) {
+        self.caches = Vec::new();
+        self.exceptions = Exceptions::default();
+        (self.outdated, self.ended) = (true, true);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     fn now(&self) -> Duration {
@@ -191,6 +207,7 @@ impl Engine {
                 state: session.state(),
                 version: session.version(),
                 id: session.id(),
+                aspas: session.records().aspas().len(),
                 records: (session.records().get::<V4>().len(), session.records().get::<V6>().len()),
                 age: session.complete().map(|complete| now.saturating_sub(complete)),
                 in_use: session.complete().is_some() && in_use == Some(cache.settings.preference),
@@ -258,9 +275,10 @@ impl Engine {
         }
         let preference = self.preference();
         let used = self.caches.iter().filter(|cache| Some(cache.settings.preference) == preference);
-        let vrps = Arc::new(self.exceptions.table(used.map(|cache| cache.session.records())));
+        let vrps = self.exceptions.table(used.map(|cache| cache.session.records()));
+        let vrps = Arc::new(vrps.sharing_aspas(&self.vrps));
         let changed = vrps.changes_from(&self.vrps);
-        if changed.v4.is_empty() && changed.v6.is_empty() {
+        if changed.v4.is_empty() && changed.v6.is_empty() && vrps.has_same_aspas(&self.vrps) {
             return;
         }
         self.tables += 1;
@@ -268,10 +286,11 @@ impl Engine {
             target: target::RPKI,
             ipv4 = vrps.len::<V4>(),
             ipv6 = vrps.len::<V6>(),
+            aspas = vrps.aspas().len(),
             changed_prefixes = changed.v4.len() + changed.v6.len(),
             "routes are validated against another table of payloads"
         );
-        if vrps.is_empty() {
+        if vrps.is_empty() && !self.ended {
             tracing::warn!(target: target::RPKI, "no RPKI cache has records that are used: every route is not-found");
         }
         self.vrps = vrps;

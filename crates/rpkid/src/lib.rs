@@ -53,18 +53,18 @@ pub fn start(
     let (handle, calls) = pair("RPKI");
     let mut engine = Engine::new(poll, publish, clock);
     engine.configure(config);
-    let (at_stop, at_end) = (wake.clone(), stop.clone());
+    let at_stop = wake.clone();
     let body = move || {
         let _waker = stop.on_stop(move || at_stop());
         run(engine, &calls, &stop);
     };
-    thread::spawn("rpki", Ends::AtStop(at_end), body).map_err(failed)?;
+    thread::spawn("rpki", Ends::WithOwner, body).map_err(failed)?;
     Ok(handle.with_wake(Some(wake)))
 }
 
 fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
     let mut events = Events::with_capacity(64);
-    while !stop.stopped() {
+    while !stop.stopped() && !engine.has_ended() {
         engine.wait(&mut events);
         for event in &events {
             if event.token() != WAKE {

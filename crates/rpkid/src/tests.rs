@@ -42,13 +42,13 @@ impl Played {
         stream.read_exact(&mut read).unwrap();
         assert_eq!(read, expected);
         let mut bytes = Vec::new();
-        Pdu::CacheResponse { session }.write(1, &mut bytes);
+        Pdu::CacheResponse { session }.write(rtr::VERSION, &mut bytes);
         for (prefix, asn) in announced {
             let prefix: ribtide_prefix::AnyPrefix = prefix.parse().unwrap();
             let payload = Payload { prefix, max_len: prefix.len(), asn: *asn };
-            Pdu::Prefix { announce: true, payload }.write(1, &mut bytes);
+            Pdu::Prefix { announce: true, payload }.write(rtr::VERSION, &mut bytes);
         }
-        Pdu::EndOfData { session, serial, intervals: None }.write(1, &mut bytes);
+        Pdu::EndOfData { session, serial, intervals: None }.write(rtr::VERSION, &mut bytes);
         stream.write_all(&bytes).unwrap();
     }
 }

@@ -56,8 +56,15 @@ pub struct Watchdog(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     rings: Rings,
-    timeout: Duration,
+    /// Milliseconds without progress after which work is stalled; 0: it never is.
+    timeout_ms: AtomicU64,
+    /// Milliseconds of a stall after which it ends the process; 0: it never does.
+    exit_ms: AtomicU64,
     state: Mutex<State>,
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(Default, Debug)]
@@ -82,26 +89,23 @@ struct Seen {
 impl Watchdog {
     /// A watchdog over `rings` that nothing starts: each [`Watchdog::look`] is a query.
     pub fn new(rings: Rings, timeout: Duration) -> Watchdog {
-        Watchdog(Arc::new(Inner { rings, timeout, state: Mutex::default() }))
+        let timeout_ms = AtomicU64::new(milliseconds(timeout));
+        Watchdog(Arc::new(Inner { rings, timeout_ms, exit_ms: AtomicU64::new(0), state: Mutex::default() }))
     }
 
-    /// Starts the thread that looks until `stop`. A timeout of zero is none: nothing ever stalls.
-    ///
-    /// A stall with [`Stall::is_own`] that has lasted for `exit` ends the process with
-    /// [`STALL_EXIT_STATUS`], at most an interval of looks later; zero: none does.
+    /// Starts the thread that looks until `stop`; the times are those of [`Watchdog::configure`].
     ///
     /// # Errors
     /// When the system cannot create a thread.
     pub fn start(rings: Rings, timeout: Duration, exit: Duration, stop: &Stop) -> io::Result<Watchdog> {
         let watchdog = Watchdog::new(rings, timeout);
-        if timeout.is_zero() {
-            return Ok(watchdog);
-        }
+        watchdog.configure(timeout, exit);
         let (its, signal) = (watchdog.clone(), stop.signal());
         thread::spawn("watchdog", Ends::AtStop(stop.clone()), move || {
             while !signal.sleep(its.interval()) {
                 let now = Instant::now();
                 let stalls = its.look(now);
+                let exit = Duration::from_millis(its.0.exit_ms.load(Relaxed));
                 if let Some(stall) = due(&stalls, exit, its.on_time(now)) {
                     end_process(stall);
                 }
@@ -110,9 +114,25 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// The interval of looks: a few within the timeout.
+    /// Sets the times, from the next look on. A timeout of zero is none: nothing ever stalls.
+    ///
+    /// A stall with [`Stall::is_own`] that has lasted for `exit` ends the process with
+    /// [`STALL_EXIT_STATUS`], at most an interval of looks later; zero: none does.
+    pub fn configure(&self, timeout: Duration, exit: Duration) {
+        self.0.timeout_ms.store(milliseconds(timeout), Relaxed);
+        self.0.exit_ms.store(milliseconds(exit), Relaxed);
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_millis(self.0.timeout_ms.load(Relaxed))
+    }
+
+    /// The interval of looks: a few within the timeout. Without a timeout, the longest.
     fn interval(&self) -> Duration {
-        (self.0.timeout / 3).min(LOOK_INTERVAL_MAX)
+        match self.timeout() {
+            Duration::ZERO => LOOK_INTERVAL_MAX,
+            timeout => (timeout / 3).min(LOOK_INTERVAL_MAX),
+        }
     }
 
     /// For how long looks came on time.
@@ -124,7 +144,7 @@ impl Watchdog {
     /// Everything that is stalled, causes first, by a look at all queues and peers now. Logs what
     /// began and what ended.
     pub fn look(&self, now: Instant) -> Vec<Stall> {
-        let Inner { rings, timeout, state } = &*self.0;
+        let (Inner { rings, state, .. }, timeout) = (&*self.0, self.timeout());
         if timeout.is_zero() {
             return Vec::new();
         }
@@ -136,13 +156,13 @@ impl Watchdog {
             let since = since(state.seen.get(&queue.id), &queue, now);
             seen.insert(queue.id, Seen { taken: queue.taken, since });
             let lasted = since.map(|since| now.saturating_duration_since(since));
-            if let Some(lasted) = lasted.filter(|lasted| lasted >= timeout) {
+            if let Some(lasted) = lasted.filter(|lasted| *lasted >= timeout) {
                 queues.push((queue, lasted));
             }
         }
         state.seen = seen;
         for slot in slots().iter().filter_map(Weak::upgrade) {
-            if let Some(lasted) = slot.lasted(now).filter(|lasted| lasted >= timeout) {
+            if let Some(lasted) = slot.lasted(now).filter(|lasted| *lasted >= timeout) {
                 peers.push((slot, lasted));
             }
         }
@@ -401,6 +421,12 @@ mod tests {
             assert_eq!(rx.recv().map(|_| at(seconds)), Ok(vec![]));
         }
         assert_eq!(Watchdog::new(rings, Duration::ZERO).look(begin + 10 * TIMEOUT), [], "it is off");
+        // The times change while it runs.
+        assert_eq!(at(330).len(), 1);
+        watchdog.configure(2 * TIMEOUT, Duration::ZERO);
+        assert_eq!((at(340), at(360).len()), (vec![], 1));
+        watchdog.configure(Duration::ZERO, Duration::ZERO);
+        assert_eq!(at(900), []);
     }
 
     #[test]

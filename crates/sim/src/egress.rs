@@ -1,13 +1,14 @@
 //! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
 //! sent.
 
-use crate::history::{MAX_MESSAGE, messages};
+use crate::history::{Announcement, MAX_MESSAGE, messages};
 use crate::oracle::Oracle;
 use ribtide_bgp::egress::{Flush, Worker, Write};
-use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn};
+use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{Afi, AnyPrefix, Family, Rng, for_each_family};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,6 +24,10 @@ struct Stage {
     worker: Worker,
     /// One queue for messages of peers and shards, in order.
     inbox: VecDeque<EgressIn>,
+    /// Whether shards send changes of ranked paths.
+    wants_ranked: bool,
+    /// Messages in the inbox from before that, which are not followed by all later changes.
+    stale: usize,
     /// Whether updates may wait for a flush.
     dirty: bool,
     blocked: BTreeSet<PeerId>,
@@ -33,12 +38,12 @@ struct Stage {
 struct Neighbor {
     /// The session that is up.
     session: Option<Arc<PeerInfo>>,
-    /// Attributes in wire form and next hop.
-    table: BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>,
+    /// Attributes in wire form and next hop, by prefix and path identifier; 0 without one.
+    table: BTreeMap<(AnyPrefix, u32), (Vec<u8>, NextHop)>,
     /// Families whose End-of-RIB was received.
     ended: Vec<Afi>,
     /// Of each marked refresh under way, the prefixes that did not come again (RFC 7313).
-    unrefreshed: BTreeMap<u16, BTreeSet<AnyPrefix>>,
+    unrefreshed: BTreeMap<u16, BTreeSet<(AnyPrefix, u32)>>,
 }
 
 impl Egress {
@@ -46,6 +51,8 @@ impl Egress {
         let stage = |id| Stage {
             worker: Worker::new(id, shards),
             inbox: VecDeque::new(),
+            wants_ranked: false,
+            stale: 0,
             dirty: false,
             blocked: BTreeSet::new(),
         };
@@ -90,6 +97,25 @@ impl Egress {
         self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(EgressIn::Best(batch.clone())));
     }
 
+    /// Changes of ranked paths, for the workers that need them.
+    pub(crate) fn ranked(&mut self, batch: &Arc<RankedBatch>) {
+        for stage in self.workers.iter_mut().filter(|stage| stage.wants_ranked) {
+            stage.inbox.push_back(EgressIn::Ranked(batch.clone()));
+        }
+    }
+
+    /// Whether any worker needs changes of ranked paths.
+    pub(crate) fn wants_ranked(&self) -> bool {
+        self.workers.iter().any(|stage| stage.wants_ranked)
+    }
+
+    /// The settings of an established session change.
+    pub(crate) fn changed(&mut self, info: &Arc<PeerInfo>) {
+        let owner = self.owner(info.id);
+        self.workers[owner].inbox.push_back(EgressIn::MemberChanged(info.clone()));
+        self.neighbors[info.id.0 as usize].session = Some(info.clone());
+    }
+
     pub(crate) fn dumped(&mut self, worker: u32, part: EgressIn) {
         self.workers[worker as usize].inbox.push_back(part);
     }
@@ -107,6 +133,7 @@ impl Egress {
         let stage = &mut self.workers[id];
         if let Some(message) = (!rng.one_in(3)).then(|| stage.inbox.pop_front()).flatten() {
             stage.worker.handle(message);
+            stage.stale = stage.stale.saturating_sub(1);
             stage.dirty = true;
         } else {
             let what = [Flush::Begun, Flush::Settled, Flush::All][rng.index(3)];
@@ -138,7 +165,13 @@ impl Egress {
     fn flush(&mut self, id: usize, what: Flush, budget: usize, mut dump: impl FnMut(DumpRequest)) {
         let mut out = Vec::new();
         let stage = &mut self.workers[id];
-        stage.worker.requests().into_iter().for_each(&mut dump);
+        let wanted = std::mem::replace(&mut stage.wants_ranked, stage.worker.takes_ranked());
+        if stage.wants_ranked && !wanted {
+            stage.stale = stage.inbox.len();
+        }
+        if stage.stale == 0 {
+            stage.worker.requests().into_iter().for_each(&mut dump);
+        }
         stage.worker.flush(what, budget, &mut out);
         stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty();
         out.iter().for_each(|write| self.write(write));
@@ -169,19 +202,31 @@ impl Egress {
 
     /// The routes that peers with established sessions hold.
     pub(crate) fn advertised(&self) -> BTreeMap<PeerId, BTreeMap<AnyPrefix, (Vec<u8>, NextHop)>> {
-        let up = |neighbor: &Neighbor| Some((neighbor.session.as_ref()?.id, neighbor.table.clone()));
+        let table = |neighbor: &Neighbor| {
+            let rows = neighbor.table.iter();
+            rows.map(|((prefix, _), route)| (*prefix, route.clone())).collect()
+        };
+        let up = |neighbor: &Neighbor| Some((neighbor.session.as_ref()?.id, table(neighbor)));
         self.neighbors.iter().filter_map(up).collect()
     }
 
     /// Checks every peer's routes against the oracle's, without those that are `blocked`.
     pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
+        let ranking = oracle.ranking();
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
-            let mut expected = oracle.adj_rib_out(peer);
+            let mut expected = oracle.adj_rib_out(peer, &ranking);
             expected.retain(|prefix, _| !blocked.contains(prefix));
-            let rows: BTreeMap<_, _> =
-                expected.iter().map(|(prefix, with)| (*prefix, (with.bytes(), with.next_hop))).collect();
-            assert_eq!(neighbor.table, rows, "routes of peer {peer}");
+            let row = |with: &Announcement| (with.bytes(), with.next_hop);
+            let mut rows: Vec<_> = expected
+                .iter()
+                .flat_map(|(prefix, paths)| paths.iter().map(move |with| (*prefix, row(with))))
+                .collect();
+            let held = neighbor.table.iter().map(|((prefix, _), route)| (*prefix, route.clone()));
+            let mut held: Vec<_> = held.collect();
+            rows.sort();
+            held.sort();
+            assert_eq!(held, rows, "routes of peer {peer}");
             assert!(neighbor.unrefreshed.is_empty(), "a refresh of peer {peer} has no end");
             let mut ended = neighbor.ended.clone();
             ended.sort_unstable();
@@ -189,7 +234,7 @@ impl Egress {
             assert_eq!(ended, families.collect::<Vec<_>>(), "ends of initial routes sent to peer {peer}");
             let view =
                 self.workers[self.owner(info.id)].worker.member(info.id).expect("a session is a member");
-            let count = |afi| expected.keys().filter(|prefix| prefix.afi() == afi).count() as u64;
+            let count = |afi| rows.iter().filter(|(prefix, _)| prefix.afi() == afi).count() as u64;
             let advertised = (view.advertised_ipv4, view.advertised_ipv6);
             assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
         }
@@ -201,12 +246,16 @@ impl Neighbor {
         let Some(info) = &self.session else { return };
         assert!(body.len() + 19 <= usize::from(MAX_MESSAGE));
         let external = !info.kind.is_internal();
-        let context = UpdateContext::new(true, external);
+        let path_ids = info.egress.add_path.families();
+        let context = UpdateContext { path_ids, ..UpdateContext::new(true, external) };
         let update = update::parse(body, &context).expect("a worker writes what can be read");
         assert_eq!(update.disposition(), Disposition::Normal);
         assert!(update.discarded().is_empty(), "{:?}", update.discarded());
         self.ended.extend(update.end_of_rib());
-        for_each_family!(F => self.routes::<F>(&update));
+        for_each_family!(F => match path_ids.has(F::AFI) {
+            true => self.routes::<F, PathPrefix<F>>(&update),
+            false => self.routes::<F, Prefix<F>>(&update),
+        });
     }
 
     /// The begin or end of a refresh: what does not come between them is gone.
@@ -217,35 +266,35 @@ impl Neighbor {
         assert!(self.ended.contains(&afi), "a mark before End-of-RIB");
         match mark.kind {
             RefreshKind::Begin => {
-                let table = self.table.keys().copied().filter(|prefix| prefix.afi() == afi).collect();
+                let table = self.table.keys().copied().filter(|(prefix, _)| prefix.afi() == afi).collect();
                 self.unrefreshed.insert(mark.afi, table);
             }
             RefreshKind::End => {
-                for prefix in self.unrefreshed.remove(&mark.afi).expect("an end follows a begin") {
-                    self.table.remove(&prefix);
+                for path in self.unrefreshed.remove(&mark.afi).expect("an end follows a begin") {
+                    self.table.remove(&path);
                 }
             }
             kind => panic!("not a mark: {kind:?}"),
         }
     }
 
-    fn routes<F: Family>(&mut self, update: &Update<'_>) {
+    fn routes<F: Family, N: Nlri<Family = F>>(&mut self, update: &Update<'_>) {
         if let Some(unrefreshed) = self.unrefreshed.get_mut(&(F::AFI as u16)) {
-            let sent = update.withdrawn::<F>().chain(update.announced::<F>());
-            sent.for_each(|prefix| {
-                unrefreshed.remove(&prefix.any());
+            let sent = update.withdrawn_nlri::<N>().chain(update.announced_nlri::<N>());
+            sent.for_each(|nlri| {
+                unrefreshed.remove(&(nlri.prefix().any(), nlri.path_id()));
             });
         }
-        for prefix in update.withdrawn::<F>() {
-            self.table.remove(&prefix.any());
+        for nlri in update.withdrawn_nlri::<N>() {
+            self.table.remove(&(nlri.prefix().any(), nlri.path_id()));
         }
         let mut bytes = Vec::new();
         for attribute in update.attributes() {
             build::attribute(&mut bytes, attribute.flags, attribute.code, attribute.value);
         }
-        for prefix in update.announced::<F>() {
+        for nlri in update.announced_nlri::<N>() {
             let next_hop = update.next_hop::<F>().expect("announced prefixes have a next hop");
-            self.table.insert(prefix.any(), (bytes.clone(), next_hop));
+            self.table.insert((nlri.prefix().any(), nlri.path_id()), (bytes.clone(), next_hop));
         }
     }
 }

@@ -4,7 +4,9 @@
 use crate::policy::divided;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
-use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, NextHopRule, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{
+    EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind, SentPaths,
+};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
@@ -12,6 +14,7 @@ use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::{NextHop, message};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 /// Our AS.
@@ -119,6 +122,9 @@ pub enum Event {
     EndRefresh(usize, Afi),
     /// A client dumps the best paths of a family.
     Dump(Afi),
+    /// The router is configured to send the peer other routes: a selection of paths for each family that has several, an
+    /// export policy, and whether the peer gets a best path of its own.
+    Configure(usize, SentPaths, Arc<Policy>, bool),
 }
 
 /// The setup and events of a run.
@@ -180,6 +186,13 @@ impl History {
                 2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
+                5 if rng.one_in(4) && !peers[who].kind.is_local() => {
+                    let EgressSettings { kind, add_path, .. } = peers[who].egress;
+                    let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
+                    let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
+                    let is_own = kind == PeerKind::RouteServerClient && rng.one_in(2);
+                    Event::Configure(who, sent, policy(rng, kind.is_external()), is_own)
+                }
                 20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
                 21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
@@ -244,6 +257,9 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         _ => NextHopRule::Keep,
     };
     let export = policy(rng, kind.is_external());
+    let add_path = SentPaths { ipv4: rng.maybe(3, selection), ipv6: rng.maybe(3, selection) };
+    let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
+    let own_best = kind == RouteServerClient && rng.one_in(3);
     let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
@@ -261,8 +277,20 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             max_message: MAX_MESSAGE,
             long_lived: !kind.is_local() && rng.one_in(2),
             next_hop,
+            add_path,
+            client: own_best.then_some(PeerId(n as u32)),
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
+    }
+}
+
+/// A selection of paths.
+fn selection(rng: &mut Rng) -> PathSelection {
+    match rng.index(5) {
+        0 => PathSelection::Ecmp,
+        1 => PathSelection::PerAs,
+        2 => PathSelection::Best(NonZeroU16::MIN.saturating_add(rng.index(3) as u16)),
+        _ => PathSelection::All,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
 use crate::policy::plainly;
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
-use ribtide_bgp::peer::{NextHopRule, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
@@ -27,6 +27,9 @@ pub struct Learned {
     /// Its attributes.
     pub with: Announcement,
 }
+
+/// The usable paths of prefixes; see [`Oracle::ranking`].
+pub type Ranking = BTreeMap<AnyPrefix, Vec<(Learned, bool)>>;
 
 /// What names a retained path: its prefix, its peer and its path identifier.
 pub type Stale = (AnyPrefix, usize, Option<u32>);
@@ -136,6 +139,11 @@ impl Oracle {
             Event::NextHop(addr, state) => {
                 self.next_hops.insert(*addr, *state);
             }
+            Event::Configure(peer, add_path, export, own_best) => {
+                let egress = &mut self.peers[*peer].egress;
+                (egress.add_path, egress.export) = (*add_path, export.clone());
+                egress.client = own_best.then_some(PeerId(*peer as u32));
+            }
             Event::BeginRefresh(peer, afi) => {
                 let of = |(prefix, paths): (&AnyPrefix, &Vec<Learned>)| {
                     let ids = paths.iter().filter(|path| path.peer == *peer).map(|path| path.path_id);
@@ -168,6 +176,11 @@ impl Oracle {
             paths.retain(|path| path.peer != peer || !is_gone(*prefix, path.path_id));
         }
         self.stale.retain(|(prefix, of, id)| *of != peer || !is_gone(*prefix, *id));
+    }
+
+    /// Selects by other options from now on.
+    pub fn set_options(&mut self, options: DecisionOptions) {
+        self.options = options;
     }
 
     /// Retained paths.
@@ -215,16 +228,74 @@ impl Oracle {
         Some(paths[selected].clone())
     }
 
-    /// The routes for a peer with an established session, as they arrive there.
-    pub fn adj_rib_out(&self, to: usize) -> BTreeMap<AnyPrefix, Announcement> {
-        let mut out = self.loc_rib();
-        out.retain(|prefix, path| self.carries(to, *prefix) && self.may_send(path, to));
-        let export = &self.peers[to].egress.export;
-        let sent = |(prefix, path): (AnyPrefix, Learned)| {
-            let (with, med_set) = self.apply_policy(export, to, &path.with, prefix)?;
-            Some((prefix, self.as_sent(Learned { with, ..path }, to, prefix, med_set)?))
+    /// The usable paths of every prefix from the best on, each with whether only tie-breaking rules separate it from the
+    /// best.
+    pub fn ranking(&self) -> Ranking {
+        let empty = Oracle { paths: BTreeMap::new(), stale: BTreeSet::new(), ..self.clone() };
+        // The best of the others is compared among all, whatever the option says of the first.
+        let options = DecisionOptions { deterministic_med: true, ..self.options };
+        let succession = Oracle { options, ..empty };
+        let ranked = |(prefix, paths): (&AnyPrefix, &Vec<Learned>)| {
+            let mut left = paths.clone();
+            let first = left.remove(self.best(paths)?);
+            let mut ranked = vec![(first.clone(), true)];
+            while let Some(next) = succession.best(&left) {
+                let next = left.remove(next);
+                let equal = self.is_equal(&first, &next, paths);
+                ranked.push((next, equal));
+            }
+            Some((*prefix, ranked))
         };
-        out.into_iter().filter_map(sent).collect()
+        self.paths.iter().filter_map(ranked).collect()
+    }
+
+    /// The routes for a peer with an established session, as they arrive there: without path identifiers at most one of a
+    /// prefix.
+    pub fn adj_rib_out(&self, to: usize, ranking: &Ranking) -> BTreeMap<AnyPrefix, Vec<Announcement>> {
+        let EgressSettings { add_path, client, .. } = &self.peers[to].egress;
+        let mut out = BTreeMap::new();
+        for (prefix, ranked) in ranking.iter().filter(|(prefix, _)| self.carries(to, **prefix)) {
+            let selection = add_path.of(prefix.afi());
+            let considered = match (selection, client) {
+                (None, None) => &ranked[..1],
+                _ => ranked,
+            };
+            // A path of a peer counts for the members of its group, to which it belongs.
+            let counts = |path: &Learned| client.is_none() || path.peer != to;
+            let sent = considered.iter().filter(|(path, _)| counts(path));
+            let sent =
+                sent.filter_map(|(path, equal)| Some((path, *equal, self.sent_to_group(path, to, *prefix)?)));
+            let selected: Vec<(&Learned, Announcement)> = match selection {
+                None => sent.take(1).map(|(path, _, with)| (path, with)).collect(),
+                Some(PathSelection::All) => sent.map(|(path, _, with)| (path, with)).collect(),
+                Some(PathSelection::Best(count)) => {
+                    sent.take(usize::from(count.get())).map(|(path, _, with)| (path, with)).collect()
+                }
+                Some(PathSelection::Ecmp) => {
+                    sent.filter(|(_, equal, _)| *equal).map(|(path, _, with)| (path, with)).collect()
+                }
+                Some(PathSelection::PerAs) => {
+                    let mut seen = BTreeSet::new();
+                    let first = sent.filter(|(path, ..)| seen.insert(neighbor(&path.with)));
+                    first.map(|(path, _, with)| (path, with)).collect()
+                }
+            };
+            let others: Vec<Announcement> =
+                selected.into_iter().filter(|(path, _)| path.peer != to).map(|(_, with)| with).collect();
+            if !others.is_empty() {
+                out.insert(*prefix, others);
+            }
+        }
+        out
+    }
+
+    /// A path as members of a peer's update group get it, if they do.
+    fn sent_to_group(&self, path: &Learned, to: usize, prefix: AnyPrefix) -> Option<Announcement> {
+        if !self.may_send(path, to) {
+            return None;
+        }
+        let (with, med_set) = self.apply_policy(&self.peers[to].egress.export, to, &path.with, prefix)?;
+        self.as_sent(Learned { with, ..path.clone() }, to, prefix, med_set)
     }
 
     /// The result of a peer's policy for a route, and whether it set the MED.
@@ -430,8 +501,7 @@ impl Oracle {
         let no_advertise = path.with.communities.contains(&0xffff_ff02);
         // RFC 7947 section 2.2.4.
         let transparent = is_transparent(from, to_kind);
-        path.peer != to
-            && (!internal_to_internal || reflected)
+        (!internal_to_internal || reflected)
             && (transparent || !(no_advertise || (no_export && to_kind.is_external())))
     }
 

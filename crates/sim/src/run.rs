@@ -7,12 +7,12 @@
 
 use crate::egress::Egress;
 use crate::fib::Fib;
-use crate::history::{Event, History, updates};
+use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
-use crate::stage::{FOLLOWER, Follower, Stage, Table, has_moved, logical_shard_of, same_table};
+use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
 use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
-use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
@@ -46,6 +46,9 @@ pub struct Run<'w> {
 struct ReaderStage {
     ingest: Ingest,
     session: u32,
+    path_ids: FamilySet,
+    /// The present settings of what the peer is sent.
+    egress: EgressSettings,
     peer: Option<IngestPeer>,
     /// The ended session with retained routes, and their families.
     retained: Option<(u32, FamilySet)>,
@@ -62,9 +65,11 @@ impl<'w> Run<'w> {
         let fib = Fib::new(usize::from(shards), false, rng.one_in(2));
         let seed = HashSeed::random();
         let stage = || Stage::new(history.options, &seed, queues);
-        let reader = || ReaderStage {
+        let reader = |peer: &PeerInfo| ReaderStage {
             ingest: Ingest::default(),
             session: 0,
+            path_ids: FamilySet::default(),
+            egress: peer.egress.clone(),
             peer: None,
             retained: None,
             out: ShardBatches::new(map),
@@ -79,7 +84,7 @@ impl<'w> Run<'w> {
             shards: (0..shards).map(|_| stage()).collect(),
             seed,
             egress: Egress::new(u32::from(workers), u32::from(shards), history.peers.len()),
-            readers: history.peers.iter().map(|_| reader()).collect(),
+            readers: history.peers.iter().map(reader).collect(),
             events: history.events.iter(),
             dumps: 0,
             fib,
@@ -102,6 +107,15 @@ impl<'w> Run<'w> {
         }
     }
 
+    /// The options of the decision process change.
+    fn reconfigure(&mut self) {
+        let options = options(&mut self.rng, self.ordered);
+        self.oracle.set_options(options);
+        for stage in &mut self.shards {
+            stage.set_options(options, &mut self.egress);
+        }
+    }
+
     /// Runs to the end. Sometimes all stages become idle before the next event: then the results
     /// are compared with the oracle's.
     pub fn finish(mut self) {
@@ -115,6 +129,9 @@ impl<'w> Run<'w> {
             }
             if self.rng.one_in(4) {
                 self.fib.turn(&mut self.rng);
+            }
+            if self.rng.one_in(15) {
+                self.reconfigure();
             }
             if self.switches && self.rng.one_in(15) {
                 self.switch();
@@ -238,11 +255,9 @@ impl<'w> Run<'w> {
             Event::Up(peer, path_ids) => {
                 let reader = &mut self.readers[*peer];
                 reader.session += 1;
-                let info = Arc::new(PeerInfo {
-                    session: reader.session,
-                    path_ids: *path_ids,
-                    ..self.history.peers[*peer].clone()
-                });
+                reader.path_ids = *path_ids;
+                let info = self.info(*peer);
+                let reader = &mut self.readers[*peer];
                 let import = self.history.imports[*peer].clone();
                 let settings = IngestSettings::new(import);
                 reader.peer = Some(IngestPeer::new(info.clone(), settings));
@@ -287,6 +302,14 @@ impl<'w> Run<'w> {
                 let of = |recursive| (TrackedNextHop { address: *addr, recursive, exclude: None }, *state);
                 self.send(queue, |_| ShardIn::NextHops(vec![of(false), of(true)]));
             }
+            Event::Configure(peer, add_path, export, own_best) => {
+                let egress = &mut self.readers[*peer].egress;
+                (egress.add_path, egress.export) = (*add_path, export.clone());
+                egress.client = own_best.then_some(PeerId(*peer as u32));
+                if self.oracle.is_up(*peer) {
+                    self.egress.changed(&self.info(*peer));
+                }
+            }
             Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
             Event::BeginRefresh(peer, afi) => {
                 // What came before the mark is no part of the refresh.
@@ -306,10 +329,21 @@ impl<'w> Run<'w> {
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
-                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi })
+                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi, ranked: false })
                 });
             }
         }
+    }
+
+    /// The last session of a peer.
+    fn info(&self, peer: usize) -> Arc<PeerInfo> {
+        let ReaderStage { session, path_ids, egress, .. } = &self.readers[peer];
+        Arc::new(PeerInfo {
+            session: *session,
+            path_ids: *path_ids,
+            egress: egress.clone(),
+            ..self.history.peers[peer].clone()
+        })
     }
 
     /// A session ends, and the routes of these families are retained.
@@ -420,6 +454,7 @@ impl<'w> Run<'w> {
             assert!(stage.ending.is_empty(), "sessions not confirmed as gone: {:?}", stage.ending);
         }
         same_table(&mirror, &advertised);
+        self.compare_ranked(&advertised);
         let counts = self.shards.iter().map(|stage| stage.shard.counts());
         let (waiting, blocked) = counts.fold((0, 0), |sum, c| (sum.0 + c.waiting, sum.1 + c.blocked));
         assert_eq!(
@@ -457,6 +492,22 @@ impl<'w> Run<'w> {
             self.shards.iter().flat_map(|stage| stage.next_hops.iter().copied()).collect();
         assert_eq!(next_hops, self.oracle.next_hops(), "next hops in use");
         self.compare_views(&expected);
+    }
+
+    /// Compares the ranked paths that workers know.
+    fn compare_ranked(&self, advertised: &BTreeMap<AnyPrefix, Learned>) {
+        let ranking = self.oracle.ranking();
+        for (prefix, rows) in self.shards.iter().flat_map(|stage| &stage.ranked) {
+            assert!(advertised.contains_key(prefix), "{prefix} has no best path for workers");
+            let rows = rows.iter().map(|row| {
+                let RankedRow { attrs, source, equal, .. } = row;
+                (source.0 as usize, attrs.bytes().to_vec(), attrs.next_hop(), *equal)
+            });
+            let expected = ranking[prefix].iter();
+            let expected =
+                expected.map(|(path, equal)| (path.peer, path.with.bytes(), path.with.next_hop, *equal));
+            assert_eq!(rows.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "ranked paths of {prefix}");
+        }
     }
 
     /// Compares the queries of operators.
@@ -555,6 +606,7 @@ impl<'w> Run<'w> {
         self.egress.assert_idle();
         self.fib.assert_idle();
         for stage in &mut self.shards {
+            assert!(stage.ranked.is_empty(), "ranked paths are left");
             assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
             let counts = stage.shard.counts();
             let none = FamilyCounts::default();

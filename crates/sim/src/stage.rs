@@ -6,7 +6,8 @@ use crate::oracle::Learned;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
-    BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, ShardIn, TrackedNextHop,
+    BestBatch, BestPath, Confirmation, EgressIn, Feed, FeedSet, NONE, RankedBatch, RankedPath, ShardIn,
+    TrackedNextHop,
 };
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
@@ -16,6 +17,18 @@ use std::sync::Arc;
 
 /// A receiver's table: attributes in wire form with their next hop, and the source.
 pub(crate) type Table = BTreeMap<AnyPrefix, (AttrSet, PeerId)>;
+
+/// A ranked path of a receiver.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct RankedRow {
+    id: u32,
+    pub(crate) attrs: AttrSet,
+    pub(crate) source: PeerId,
+    pub(crate) equal: bool,
+}
+
+/// The ranked paths that a receiver knows.
+pub(crate) type RankedTable = BTreeMap<AnyPrefix, Vec<RankedRow>>;
 
 /// The requester of dumps, in place of a worker.
 pub(crate) const FOLLOWER: u32 = u32::MAX;
@@ -27,6 +40,8 @@ pub(crate) struct Stage {
     pub(crate) queues: Vec<VecDeque<ShardIn>>,
     /// The best paths, from changes alone.
     pub(crate) mirror: Table,
+    /// The ranked paths that workers know, from changes and dumps.
+    pub(crate) ranked: RankedTable,
     /// Tables of dump requesters: from the dump and later changes.
     pub(crate) followers: BTreeMap<u64, Follower>,
     pub(crate) feed: BTreeMap<AnyPrefix, FeedSet>,
@@ -42,6 +57,8 @@ pub(crate) struct Stage {
     pub(crate) confirmed: Confirmed,
     /// It has taken logical shards and may have missed notifications during the move.
     pub(crate) missed: bool,
+    /// It has got other options.
+    reconfigured: bool,
 }
 
 /// The confirmations that the shard got.
@@ -80,6 +97,7 @@ pub(crate) struct Parcel {
     moved: Moved,
     holds: Holds,
     mirror: Table,
+    ranked: RankedTable,
     followers: Vec<(u64, Table)>,
     feed: BTreeMap<AnyPrefix, FeedSet>,
 }
@@ -128,6 +146,7 @@ impl Stage {
             out: ShardOut::default(),
             queues: (0..queues).map(|_| VecDeque::new()).collect(),
             mirror: Table::new(),
+            ranked: RankedTable::new(),
             followers: BTreeMap::new(),
             feed: BTreeMap::new(),
             next_hops: BTreeSet::new(),
@@ -137,6 +156,7 @@ impl Stage {
             to_rib: Vec::new(),
             confirmed: Confirmed::default(),
             missed: false,
+            reconfigured: false,
         }
     }
 
@@ -144,6 +164,7 @@ impl Stage {
         self.shard.work_left()
             || !self.out.is_empty()
             || self.shard.fence_due()
+            || self.shard.ranked_due()
             || !self.parcels.is_empty()
             || self.queues.iter().any(|queue| !queue.is_empty())
     }
@@ -166,6 +187,7 @@ impl Stage {
         Parcel {
             moved,
             mirror: split(&mut self.mirror, &holds),
+            ranked: split(&mut self.ranked, &holds),
             followers: followers.map(|(token, f)| (*token, split(&mut f.table, &holds))).collect(),
             feed: split(&mut self.feed, &holds),
             holds,
@@ -177,14 +199,27 @@ impl Stage {
         self.parcels.push(parcel);
     }
 
+    /// Selects by other options. Parts in transit come first, as the calls of a shard are handled in order.
+    pub(crate) fn set_options(&mut self, options: DecisionOptions, egress: &mut Egress) {
+        while !self.parcels.is_empty() {
+            self.take();
+        }
+        self.deliver(egress);
+        self.reconfigured = true;
+        self.shard.set_options(options);
+    }
+
     fn take(&mut self) {
-        let Some(Parcel { moved, holds, mirror, followers, feed }) = self.parcels.pop() else { return };
+        let Some(Parcel { moved, holds, mirror, ranked, followers, feed }) = self.parcels.pop() else {
+            return;
+        };
         self.confirmed.moved.extend(feed.keys());
         // Earlier notifications of these prefixes were for another shard. Its feed is replied to
         // with current blocks.
         self.confirmed.blocked.retain(|prefix| !holds.has(*prefix));
         self.missed = true;
         self.mirror.extend(mirror);
+        self.ranked.extend(ranked);
         self.feed.extend(feed);
         for (token, table) in followers {
             self.followers.get_mut(&token).expect("all shards have the same followers").table.extend(table);
@@ -210,6 +245,11 @@ impl Stage {
     pub(crate) fn advance(&mut self, rng: &mut Rng, egress: &mut Egress) {
         if !self.parcels.is_empty() && rng.one_in(3) {
             self.take();
+        }
+        if self.shard.sends_ranked() && !egress.wants_ranked() {
+            self.deliver(egress);
+            self.shard.end_ranked();
+            self.ranked.clear();
         }
         let waiting: Vec<usize> =
             (0..self.queues.len()).filter(|n| self.may_handle(&self.queues[*n])).collect();
@@ -243,6 +283,7 @@ impl Stage {
 
     /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
+        self.shard.send_ranked(&mut self.out);
         let Effects { egress: effects, feed, next_hops, purged } = self.out.take();
         for effect in effects {
             match effect {
@@ -250,8 +291,17 @@ impl Stage {
                     for_each_family!(F => self.changes::<F>(&batch));
                     egress.changes(Arc::new(batch));
                 }
+                ToEgress::Ranked(batch) => {
+                    for_each_family!(F => self.ranked_changes::<F>(&batch));
+                    egress.ranked(&Arc::new(batch));
+                }
                 ToEgress::One(FOLLOWER, part) => self.dumped(part),
-                ToEgress::One(worker, part) => egress.dumped(worker, part),
+                ToEgress::One(worker, part) => {
+                    if let EgressIn::RankedDump { batch, .. } = &part {
+                        for_each_family!(F => self.ranked_dump::<F>(batch));
+                    }
+                    egress.dumped(worker, part);
+                }
             }
         }
         let uses = |used: bool| next_hops.iter().filter(|(_, u)| *u == used).map(|(hop, _)| *hop).collect();
@@ -297,6 +347,47 @@ impl Stage {
         }
     }
 
+    fn ranked_changes<F: Family>(&mut self, batch: &RankedBatch) {
+        for change in batch.changes.get::<F>() {
+            let prefix = change.prefix.any();
+            let (old, new) = batch.of(change);
+            let (old, new) = (rows(batch, old), rows(batch, new));
+            assert_ne!(old, new, "a change of ranked paths of {prefix} that is none");
+            let former = self.ranked.get(&prefix).cloned().unwrap_or_default();
+            assert_eq!(former, old, "the former ranked paths of {prefix}");
+            // A worker that has just asked for ranked paths gets the path that is advertised already.
+            let advertised = self.mirror.get(&prefix);
+            let is_known =
+                |row: &RankedRow| old.contains(row) || advertised == Some(&(row.attrs.clone(), row.source));
+            let is_new = !new.iter().all(is_known);
+            assert!(
+                !is_new || self.confirmed.is_forwarded(&prefix),
+                "a path of {prefix} is advertised before the prefix is forwarded"
+            );
+            for RankedRow { id, source, .. } in &new {
+                let before = old.iter().find(|row| row.id == *id);
+                assert!(
+                    before.is_none_or(|before| before.source == *source),
+                    "{prefix} {id}: another's path"
+                );
+            }
+            match new.is_empty() {
+                true => self.ranked.remove(&prefix),
+                false => self.ranked.insert(prefix, new),
+            };
+        }
+    }
+
+    fn ranked_dump<F: Family>(&mut self, batch: &RankedBatch) {
+        for change in batch.changes.get::<F>() {
+            let (old, new) = batch.of(change);
+            let new = rows(batch, new);
+            assert!(old.is_empty() && !new.is_empty());
+            let known = self.ranked.entry(change.prefix.any()).or_insert_with(|| new.clone());
+            assert_eq!(*known, new, "a dump changes nothing");
+        }
+    }
+
     fn dumped(&mut self, part: EgressIn) {
         let EgressIn::Dump { token, batch, last } = part else { panic!("not a dump: {part:?}") };
         let follower = self.followers.get_mut(&token).expect("a dump was requested");
@@ -317,7 +408,11 @@ impl Stage {
             let moved = self.confirmed.moved.remove(&prefix.any());
             // With suppression a prefix is fed again when its path becomes usable again, and without next
             // hops for an originated path.
-            let again = self.confirmed.on;
+            let several = |set: Option<&FeedSet>| set.is_some_and(|set| set.next_hops.len() > 1);
+            // While shares are computed otherwise than before, the last ones are not known.
+            let shares =
+                self.reconfigured && (several(set.as_ref()) || several(self.feed.get(&prefix.any())));
+            let again = self.confirmed.on || shares;
             assert!(
                 moved || again || self.feed.get(&prefix.any()) != set.as_ref(),
                 "a change of next hops that is none"
@@ -336,6 +431,18 @@ impl Stage {
             };
         }
     }
+}
+
+/// Ranked paths of a batch, whose identifiers are each once.
+fn rows(batch: &RankedBatch, ranked: &[RankedPath]) -> Vec<RankedRow> {
+    let row = |RankedPath { path, id, equal }: &RankedPath| {
+        let BestPath { attrs, source } = &batch.paths[*path as usize];
+        RankedRow { id: *id, attrs: attrs.clone(), source: *source, equal: *equal }
+    };
+    let rows: Vec<RankedRow> = ranked.iter().map(row).collect();
+    let ids: BTreeSet<u32> = rows.iter().map(|row| row.id).collect();
+    assert!(ids.len() == rows.len() && !ids.contains(&0), "identifiers {ids:?}");
+    rows
 }
 
 /// Removes and returns the entries of a part of a logical shard.

@@ -1,5 +1,5 @@
-//! RTR, the RPKI to Router protocol: PDUs of version 0 (RFC 6810 section 5) and version 1 (RFC 8210
-//! section 5), read in place and written.
+//! RTR, the RPKI to Router protocol: PDUs of version 0 (RFC 6810 section 5), version 1 (RFC 8210
+//! section 5) and version 2 (draft-ietf-sidrops-8210bis section 5), read in place and written.
 //!
 //! [`frame`] cuts the next PDU out of received bytes, and a length is checked against the PDU's type
 //! before the rest is there. So no length from outside decides about memory.
@@ -9,10 +9,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
-/// The TCP port of a cache without transport security (RFC 8210 section 13).
+/// The TCP port of a cache without transport security (RFC 8210 section 9).
 pub const PORT: u16 = 323;
 /// The highest version here.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Length of a PDU's header, in bytes.
 pub const HEADER: usize = 8;
 /// Length of the longest PDU that is read, in bytes: an Error Report with a PDU and a text. The RFCs
@@ -37,6 +37,7 @@ mod kind {
     pub(super) const CACHE_RESET: u8 = 8;
     pub(super) const ROUTER_KEY: u8 = 9;
     pub(super) const ERROR_REPORT: u8 = 10;
+    pub(super) const ASPA: u8 = 11;
 }
 
 /// The intervals of a cache, in seconds (RFC 8210 section 6).
@@ -72,6 +73,30 @@ pub struct Payload {
 impl fmt::Display for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{} AS{}", self.prefix, self.max_len, self.asn)
+    }
+}
+
+/// The providers of an ASPA PDU: numbers of four bytes each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Providers<'a>(&'a [[u8; 4]]);
+
+impl<'a> Providers<'a> {
+    /// Providers in wire form.
+    pub fn new(numbers: &'a [[u8; 4]]) -> Providers<'a> {
+        Providers(numbers)
+    }
+
+    /// The AS numbers.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = u32> + 'a {
+        self.0.iter().map(|number| u32::from_be_bytes(*number))
+    }
+
+    /// Whether an announcement may have them: at least one, each once, in ascending order, and AS 0 alone
+    /// (draft-ietf-sidrops-8210bis section 5.12).
+    fn is_list(self) -> bool {
+        !self.0.is_empty()
+            && self.0.is_sorted_by(|a, b| a < b)
+            && (self.0.len() == 1 || self.0.first() != Some(&[0; 4]))
     }
 }
 
@@ -119,6 +144,16 @@ pub enum Pdu<'a> {
     CacheReset,
     /// Router Key (RFC 8210 section 5.10), for BGPsec.
     RouterKey,
+    /// ASPA (draft-ietf-sidrops-8210bis section 5.12): the providers of a customer AS are announced, in place of
+    /// former ones, or withdrawn.
+    Aspa {
+        /// Whether they are announced.
+        announce: bool,
+        /// The customer.
+        customer: u32,
+        /// Its providers; none of a withdrawal.
+        providers: Providers<'a>,
+    },
     /// An error of the other side.
     ErrorReport {
         /// Error Code.
@@ -149,6 +184,8 @@ impl ErrorCode {
     pub const DUPLICATE_ANNOUNCEMENT: ErrorCode = ErrorCode(7);
     /// A PDU is of another version than the session.
     pub const UNEXPECTED_VERSION: ErrorCode = ErrorCode(8);
+    /// The providers of an ASPA PDU are no list of providers (version 2).
+    pub const ASPA_PROVIDER_LIST: ErrorCode = ErrorCode(9);
 }
 
 impl fmt::Display for ErrorCode {
@@ -163,6 +200,7 @@ impl fmt::Display for ErrorCode {
             6 => "Withdrawal of Unknown Record",
             7 => "Duplicate Announcement Received",
             8 => "Unexpected Protocol Version",
+            9 => "ASPA Provider List Error",
             other => return write!(f, "error code {other}"),
         })
     }
@@ -238,6 +276,7 @@ fn lengths(version: u8, kind: u8) -> RangeInclusive<usize> {
         kind::END_OF_DATA if version == 0 => exactly(12),
         kind::END_OF_DATA => exactly(24),
         kind::ERROR_REPORT => 16..=MAX_LEN,
+        kind::ASPA if version > 1 => 12..=MAX_LEN,
         _ => HEADER..=MAX_LEN,
     }
 }
@@ -269,6 +308,7 @@ impl<'a> Frame<'a> {
             }
             kind::CACHE_RESET => Pdu::CacheReset,
             kind::ROUTER_KEY if self.version > 0 => Pdu::RouterKey,
+            kind::ASPA if self.version > 1 => self.aspa()?,
             kind::ERROR_REPORT => {
                 let (pdu, rest) = counted(self.body).ok_or_else(short)?;
                 let (text, _) = counted(rest).ok_or_else(short)?;
@@ -284,6 +324,27 @@ impl<'a> Frame<'a> {
     /// Whether it is an Error Report, to which no Error Report replies.
     pub fn is_error_report(&self) -> bool {
         self.kind == kind::ERROR_REPORT
+    }
+
+    /// Whether it is a Serial Notify, which has one format in every version.
+    pub fn is_serial_notify(&self) -> bool {
+        self.kind == kind::SERIAL_NOTIFY
+    }
+
+    fn aspa(&self) -> Result<Pdu<'a>, Fault> {
+        let (numbers, rest) = self.body.as_chunks::<4>();
+        let Some((customer, providers)) = numbers.split_first().filter(|_| rest.is_empty()) else {
+            return Err(Fault::corrupt("an ASPA PDU ends within an AS number"));
+        };
+        let (customer, providers) = (u32::from_be_bytes(*customer), Providers(providers));
+        // The flags are the first byte of the field.
+        let announce = self.field & 0x0100 != 0;
+        let fits = if announce { providers.is_list() } else { providers.0.is_empty() };
+        if !fits {
+            let text = format!("the providers of AS {customer}: {} in number", providers.0.len());
+            return Err(Fault::new(ErrorCode::ASPA_PROVIDER_LIST, text));
+        }
+        Ok(Pdu::Aspa { announce, customer, providers })
     }
 
     fn prefix(&self) -> Option<Result<Pdu<'a>, Fault>> {
@@ -362,6 +423,10 @@ impl Pdu<'_> {
             }
             Pdu::CacheReset => pdu(kind::CACHE_RESET, 0, &[]),
             Pdu::RouterKey => pdu(kind::ROUTER_KEY, 0, &[]),
+            Pdu::Aspa { announce, customer, providers } => {
+                let flags = u16::from(announce) << 8;
+                pdu(kind::ASPA, flags, &[&customer.to_be_bytes(), providers.0.as_flattened()]);
+            }
             Pdu::ErrorReport { code, pdu: erroneous, text } => {
                 let text = text.get(..text.len().min(1024)).unwrap_or_default();
                 let room = MAX_LEN - HEADER - 8 - text.len();
@@ -390,7 +455,18 @@ mod tests {
     /// The figures of RFC 8210 section 5, byte by byte.
     #[test]
     fn pdus_are_those_of_the_rfc() {
-        let cases: [(u8, Pdu<'_>, &[u8]); 10] = [
+        let providers = [[0, 0, 0xfc, 1], [0, 1, 0, 0]];
+        let cases: [(u8, Pdu<'_>, &[u8]); 12] = [
+            (
+                2,
+                Pdu::Aspa { announce: true, customer: 64500, providers: Providers(&providers) },
+                &[2, 11, 1, 0, 0, 0, 0, 20, 0, 0, 0xfb, 0xf4, 0, 0, 0xfc, 1, 0, 1, 0, 0],
+            ),
+            (
+                2,
+                Pdu::Aspa { announce: false, customer: 64500, providers: Providers(&[]) },
+                &[2, 11, 0, 0, 0, 0, 0, 12, 0, 0, 0xfb, 0xf4],
+            ),
             (
                 1,
                 Pdu::SerialNotify { session: 0x1234, serial: 7 },
@@ -461,6 +537,20 @@ mod tests {
         assert_eq!(code(&[1, 2, 0, 0, 0, 0, 0, 7]), ErrorCode::CORRUPT_DATA);
         assert_eq!(code(&[1, 5, 0, 0, 0, 0, 0, 8]), ErrorCode::UNSUPPORTED_TYPE);
         assert_eq!(code(&[0, 9, 0, 0, 0, 0, 0, 8]), ErrorCode::UNSUPPORTED_TYPE);
+        assert_eq!(code(&[1, 11, 0, 0, 0, 0, 0, 12, 0, 0, 0, 1]), ErrorCode::UNSUPPORTED_TYPE);
+        assert_eq!(code(&[2, 11, 0, 0, 0, 0, 0, 8]), ErrorCode::CORRUPT_DATA);
+        assert_eq!(code(&[2, 11, 0, 0, 0, 0, 0, 13, 0, 0, 0, 1, 0]), ErrorCode::CORRUPT_DATA);
+        // The rules of draft-ietf-sidrops-8210bis section 5.12.
+        for (announce, providers) in
+            [(1, &[][..]), (1, &[0, 7]), (1, &[7, 7]), (1, &[8, 7]), (0, &[7])] as [(u8, &[u8]); 5]
+        {
+            let length = 12 + 4 * providers.len() as u8;
+            let mut bytes = vec![2, 11, announce, 0, 0, 0, 0, length, 0, 0, 0, 1];
+            providers.iter().for_each(|provider| bytes.extend([0, 0, 0, *provider]));
+            assert_eq!(code(&bytes), ErrorCode::ASPA_PROVIDER_LIST, "{providers:?}");
+        }
+        let none = [2, 11, 1, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0];
+        assert!(matches!(read(&none), Ok(Some((2, Pdu::Aspa { announce: true, customer: 1, .. })))));
         let record = |len, max_len| [1, 4, 0, 0, 0, 0, 0, 20, 1, len, max_len, 0, 192, 0, 2, 0, 0, 0, 0, 1];
         for (len, max_len) in [(24, 23), (24, 33), (33, 33)] {
             assert_eq!(code(&record(len, max_len)), ErrorCode::CORRUPT_DATA, "{len}-{max_len}");

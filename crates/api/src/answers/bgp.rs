@@ -6,15 +6,16 @@ use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{FamilySet, PeerId, PeerKind};
+use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::messages::MessageCounts;
+use ribtide_bgpd::session::tcp_ao::KeyState;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, Restart, SendCounters, Session, Stale, Threading, WriteQueue,
+    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WriteQueue,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
@@ -325,6 +326,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
             stale_seconds_left: retained.stale_left.div_ceil(1000),
         }),
         stale_expired: view.stale_expired,
+        tcp_ao: view.tcp_ao.map(|(keys, state)| tcp_ao(keys, state.unwrap_or_default())),
         group: view.group,
         description: view.description,
         asn: view.asn,
@@ -362,6 +364,11 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
     }
+}
+
+fn tcp_ao(keys: usize, state: KeyState) -> TcpAo {
+    let KeyState { current, rnext, good, bad, key_not_found, unsigned } = state;
+    TcpAo { keys, current, rnext, good, bad, key_not_found, unsigned }
 }
 
 /// The rules of a neighbour for AS numbers, as the configuration has them.
@@ -420,6 +427,13 @@ fn family_names(families: FamilySet) -> Vec<String> {
     families.map(|afi| afi.unicast_name().into()).collect()
 }
 
+/// The families in which several paths of a prefix are sent, and which.
+pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
+    let of =
+        |afi: Afi| Some(SentPaths { family: afi.unicast_name().into(), paths: sent.of(afi)?.to_string() });
+    [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(of).collect()
+}
+
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     let member = known.member.as_ref();
     let (mut received, mut sent) = (up.received, messages(&up.sent));
@@ -451,6 +465,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             .collect(),
         retains_ours_seconds: up.own_restart.map(u64::from),
         add_path_receive: family_names(up.negotiated.path_ids),
+        add_path_send: sent_paths(up.info.egress.add_path),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),

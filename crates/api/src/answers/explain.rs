@@ -1,6 +1,8 @@
 //! `/v1/explain`: the state of a prefix in every stage, from received paths to the chip.
 
-use super::{Refusal, RouterState, Target, asic, fib, nexthop, received, routes, target, vrf as vrf_of};
+use super::{
+    Refusal, RouterState, Target, advertised, asic, fib, nexthop, received, routes, target, vrf as vrf_of,
+};
 use ribtide_bgp::message::BestPath;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
@@ -11,13 +13,21 @@ use ribtide_rib::{
     SelectionResult, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
+use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The note on an FPM server that confirms before the chip does.
 const TOO_EARLY: &str =
     "confirmed by the FPM server, which does so before the chip has a route: its suppress-fib-pending is off";
 
 /// The state of a prefix, or of the longest match of an address, in every stage.
-pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Result<Explain, Refusal> {
+/// With `to`, also whether and how this neighbour is sent it.
+pub(crate) fn explain(
+    router: &RouterState,
+    vrf: Option<&str>,
+    text: &str,
+    to: Option<IpAddr>,
+) -> Result<Explain, Refusal> {
     let query = target(text)?;
     let of = match (&router.rib, vrf) {
         (Some(rib), vrf) => vrf_of(rib, vrf)?,
@@ -81,7 +91,20 @@ pub(crate) fn explain(router: &RouterState, vrf: Option<&str>, text: &str) -> Re
         let name = (router.asics.len() > 1).then_some(name.as_str());
         stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
-    let conclusion = conclude(router, text, source, &stages);
+    let mut conclusion = conclude(router, text, source, &stages);
+    if let (Some(to), Some(prefix)) = (to, prefix) {
+        if of != VrfId::DEFAULT {
+            return Err(Refusal::Bad("BGP runs in the default VRF; leave out vrf, or to".into()));
+        }
+        let stage = advertised::explain_to(router, prefix, to)?;
+        let how = match stage.state {
+            StageState::Passed => "it is sent".to_owned(),
+            StageState::Waiting => "it is about to be sent".to_owned(),
+            _ => stage.messages.last().cloned().unwrap_or_default(),
+        };
+        conclusion.push_str(&format!("; to {to}: {how}"));
+        stages.push(stage);
+    }
     let vrf = vrf.unwrap_or(DEFAULT_VRF).into();
     Ok(Explain { query: text.into(), vrf, prefix: prefix.map(|p| p.to_string()), stages, conclusion })
 }
@@ -151,15 +174,16 @@ fn exports<F: Family>(
 ) -> Result<(), Refusal> {
     let owners = bgp.owners.read();
     let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
-    let best = shard.call(move |s| {
+    let found = shard.call(move |s| {
         let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
-        Some(BestPath { attrs: best.attrs, source: best.peer.id })
+        Some((BestPath { attrs: best.attrs, source: best.peer.id }, s.ranked_of(prefix)))
     })?;
     drop(owners);
-    let Some(best) = best else { return Ok(()) };
+    let Some((best, ranked)) = found else { return Ok(()) };
+    let ranked = Arc::new(ranked);
     for (number, worker) in bgp.workers.iter().enumerate() {
-        let best = best.clone();
-        for export in worker.call(move |w| w.exports(prefix.any(), &best))? {
+        let (best, ranked) = (best.clone(), ranked.clone());
+        for export in worker.call(move |w| w.exports(prefix.any(), &best, &ranked))? {
             let sent = match (export.sent, held) {
                 (true, None) => "sent",
                 (true, Some(_)) => "to be sent when it is advertised",

@@ -1,10 +1,12 @@
 //! `/v1/bgp/groups`: the update groups.
 
-use super::bgp::{bgp, every_neighbor, group_id, known_group, known_worker, send_counters, update_thread};
+use super::bgp::{
+    bgp, every_neighbor, group_id, known_group, known_worker, send_counters, sent_paths, update_thread,
+};
 use super::{Refusal, RouterState};
 use ribtide_bgp::egress::GroupView;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind, RemovePrivateAs};
-use ribtide_model::{Group, GroupMember, Groups};
+use ribtide_model::{Group, GroupMember, Groups, SentPaths};
 use ribtide_prefix::Afi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -90,6 +92,8 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         role,
         long_lived,
         next_hop,
+        add_path,
+        client,
         export,
     } = s;
     let to = match kind {
@@ -145,6 +149,14 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         },
         format!("export policy {}", export.name()),
     ]);
+    settings.extend(
+        sent_paths(*add_path)
+            .into_iter()
+            .map(|SentPaths { family, paths }| format!("add-path in {family}: {paths}")),
+    );
+    if client.is_some() {
+        settings.push("the best path for this client alone (best-path-per-client)".into());
+    }
     settings
 }
 
@@ -152,7 +164,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
 mod tests {
     use super::*;
     use ribtide_bgp::egress::Counters;
-    use ribtide_bgp::peer::FamilySet;
+    use ribtide_bgp::peer::{self, FamilySet};
     use ribtide_policy::Policy;
 
     #[test]
@@ -174,6 +186,8 @@ mod tests {
                 prefix_sid: false,
                 role: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
+                add_path: peer::SentPaths { ipv4: Some(peer::PathSelection::All), ipv6: None },
+                client: Some(PeerId(7)),
                 export: Policy::accept().into(),
             },
             members: vec![PeerId(1), PeerId(2), PeerId(7)],
@@ -205,7 +219,8 @@ mod tests {
             settings.replace(as_numbers, ""),
             "to route reflector clients of cluster 10.0.0.9, from AS 65001, router id 10.0.0.1, ipv4-unicast \
              ipv6-unicast, 4-octet AS numbers, messages of up to 65535 bytes, next hop ours: 192.0.2.1 for IPv4, none \
-             for IPv6, export policy accept"
+             for IPv6, export policy accept, add-path in ipv4-unicast: all, the best path for this client alone \
+             (best-path-per-client)"
         );
     }
 }

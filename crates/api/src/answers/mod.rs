@@ -1,5 +1,6 @@
 //! The handlers of the endpoints: calls to the stages, combined into a reply.
 
+mod advertised;
 pub(crate) mod asic;
 mod bfd;
 mod bgp;
@@ -18,6 +19,7 @@ mod suppression;
 mod threads;
 mod tracked;
 
+pub(super) use advertised::advertised;
 pub use asic::asic_lookup;
 pub(crate) use asic::{asic_faults, asic_state, set_asic};
 pub(crate) use bfd::bfd;
@@ -31,10 +33,10 @@ pub(super) use groups::bgp_groups;
 pub(super) use nexthop::{nexthop_groups, set_nexthop_cache};
 pub(super) use performance::performance;
 pub(crate) use reads::Reads;
-pub(super) use received::received;
+pub(super) use received::{Which as ReceivedWhich, received};
 pub(crate) use routes::Read as RouteRead;
 pub(super) use routes::routes;
-pub(crate) use rpki::{rpki, table as rpki_table, validation as rpki_validation};
+pub(crate) use rpki::{aspas as rpki_aspas, rpki, table as rpki_table, validation as rpki_validation};
 pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
 pub use threads::pipeline;

@@ -7,35 +7,48 @@ use ribtide_model::{ReceivedPage, ReceivedRoute};
 use ribtide_prefix::{AnyPrefix, ParsePrefixError};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
-use std::net::IpAddr;
 
-/// A page of the routes that the reader of the neighbour keeps.
+/// The routes of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// All that are kept.
+    All,
+    /// Those that import policy rejects.
+    Filtered,
+}
+
+/// A page of the routes that the reader of the neighbour keeps. It looks at `limit` of them at most, or at those of exactly
+/// `prefix`.
 pub(crate) fn received(
     router: &RouterState,
     address: &str,
+    which: Which,
+    prefix: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<ReceivedPage, Refusal> {
     let bgp = bgp(router)?;
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
+    let address = super::advertised::address(address)?;
     let after = cursor.map(position).transpose()?;
-    let view = bgp.sessions.call(move |s| s.neighbor(address))?;
-    let view = view.ok_or_else(|| super::bgp::no_neighbor(address))?;
+    let prefix = prefix.map(str::parse).transpose();
+    let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
+    let (view, up) = super::advertised::session(bgp, address)?;
     let id = view.id;
-    let up = view.up.ok_or_else(|| {
-        Refusal::Missing(format!("the session with {address} is not established, so it has no routes"))
-    })?;
     let reader = bgp.readers.get(up.reader);
-    let page = reader.map(|reader| reader.call(move |reader| reader.received_page(id, after, limit)));
+    let page = reader.map(|reader| {
+        reader.call(move |reader| match prefix {
+            None => reader.received_page(id, after, limit),
+            Some(prefix) => reader.received_prefix(id, prefix),
+        })
+    });
     let page = page.transpose()?.flatten().ok_or_else(|| {
         Refusal::Missing(format!(
             "the routes of {address} before import policy are not kept; set keep-received = true for it and reload"
         ))
     })?;
-    let next = page.last().filter(|_| page.len() == limit).map(cursor_of);
-    Ok(ReceivedPage { routes: page.iter().map(|view| route(view, router.rpki.is_some())).collect(), next })
+    let next = page.last().filter(|_| prefix.is_none() && page.len() == limit).map(cursor_of);
+    let shown = page.iter().filter(|view| which == Which::All || !view.accepted);
+    Ok(ReceivedPage { routes: shown.map(|view| route(view, router.rpki().is_some())).collect(), next })
 }
 
 /// A cursor: the last prefix, and `@` and its path identifier where it has one.
@@ -64,6 +77,7 @@ fn route(view: &ReceivedView, validates: bool) -> ReceivedRoute {
         accepted: view.accepted,
         decision: view.reasons.last().cloned().unwrap_or_default(),
         validation: validates.then(|| view.validity.name().into()),
+        aspa: view.path.filter(|_| validates).map(|state| state.name().into()),
     }
 }
 
@@ -75,7 +89,7 @@ pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<St
     for reader in &bgp.readers {
         let found = reader.call(move |reader| reader.received_of(prefix))?;
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
-            let state = if router.rpki.is_some() { format!(" ({})", view.validity) } else { String::new() };
+            let state = if router.rpki().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
             let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));
             sentences.push(format!("{address}{id} announces it{state}, and import policy rejects it: {why}"));

@@ -67,8 +67,21 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    fn begin(router: &RouterState, only: Option<usize>) -> Result<Read, Refusal> {
+    /// All prefixes of all shards, or of `only` one.
+    pub(super) fn begin(router: &RouterState, only: Option<usize>) -> Result<Read, Refusal> {
         Ok(Read { v4: sorted(router, only)?, v6: sorted(router, only)? })
+    }
+
+    /// Removes the next prefixes, at most `limit`.
+    pub(super) fn next(&mut self, limit: usize) -> (Vec<Prefix<V4>>, Vec<Prefix<V6>>) {
+        let v4: Vec<_> = self.v4.drain(..limit.min(self.v4.len())).collect();
+        let left = (limit - v4.len()).min(self.v6.len());
+        (v4, self.v6.drain(..left).collect())
+    }
+
+    /// Whether no prefix remains.
+    pub(super) fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
     }
 }
 
@@ -97,21 +110,31 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
         None => Read::begin(router, query.shard)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
-    let mut routes = take(router, &mut read.v4, limit)?;
-    routes.extend(take(router, &mut read.v6, limit - routes.len())?);
-    let next = (!read.v4.is_empty() || !read.v6.is_empty()).then(|| router.route_reads.put(read));
+    let (v4, v6) = read.next(limit);
+    let mut routes = take(router, v4)?;
+    routes.extend(take(router, v6)?);
+    let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(RoutePage { routes, next })
 }
 
-/// The routes of at most `limit` next prefixes, with one call to each shard.
-fn take<F: Family>(
+/// The routes of these prefixes.
+fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
+    let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
+    // Formats on this thread, not on those of the shards.
+    let validation = Validation::new(router)?;
+    Ok(found.iter().map(|(shard, _, view)| route(*shard, view, validation.as_ref())).collect())
+}
+
+/// What shards reply about each of these prefixes, with one call to each shard: its number, the prefix and the reply. In the
+/// order of the prefixes, without those of which the shard has nothing to say.
+pub(super) fn each<F: Family, R: Send + 'static>(
     router: &RouterState,
-    left: &mut VecDeque<Prefix<F>>,
-    limit: usize,
-) -> Result<Vec<Route>, Refusal> {
+    prefixes: impl Iterator<Item = Prefix<F>>,
+    query: fn(&Shard, Prefix<F>) -> Option<R>,
+) -> Result<Vec<(usize, Prefix<F>, R)>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(Vec::new()) };
     let mut requested: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
-    for (place, prefix) in left.drain(..limit.min(left.len())).enumerate() {
+    for (place, prefix) in prefixes.enumerate() {
         if let Some(requested) = owners.of(prefix).and_then(|(index, _)| requested.get_mut(index)) {
             requested.push((place, prefix));
         }
@@ -120,16 +143,15 @@ fn take<F: Family>(
     for (index, (shard, requested)) in owners.shards.iter().zip(requested).enumerate() {
         if !requested.is_empty() {
             let views = move |s: &mut Shard| -> Vec<_> {
-                requested.iter().filter_map(|(place, prefix)| Some((*place, s.lookup(*prefix)?))).collect()
+                let of = |(place, prefix): &(usize, Prefix<F>)| Some((*place, *prefix, query(s, *prefix)?));
+                requested.iter().filter_map(of).collect()
             };
-            found.extend(shard.call(views)?.into_iter().map(|(place, view)| (place, index, view)));
+            let replies = shard.call(views)?.into_iter();
+            found.extend(replies.map(|(place, prefix, reply)| (place, (index, prefix, reply))));
         }
     }
-    drop(owners);
-    found.sort_unstable_by_key(|(place, ..)| *place);
-    // Formats on this thread, not on those of the shards.
-    let validation = Validation::new(router)?;
-    Ok(found.iter().map(|(_, shard, view)| route(*shard, view, validation.as_ref())).collect())
+    found.sort_unstable_by_key(|(place, _)| *place);
+    Ok(found.into_iter().map(|(_, reply)| reply).collect())
 }
 
 /// How to validate paths.

@@ -2,7 +2,8 @@
 
 use super::{Refusal, RouterState};
 use ribtide_model::{
-    CoveringPayload, PerFamilyCount, Rpki, RpkiCache, RpkiPayload, RpkiTablePage, RpkiValidation,
+    CoveringPayload, HealthFault, PerFamilyCount, Rpki, RpkiAspa, RpkiAspaPage, RpkiCache, RpkiPayload,
+    RpkiTablePage, RpkiValidation,
 };
 use ribtide_prefix::{AnyPrefix, Family, V4, V6};
 use ribtide_rpki::{Origin, State, Vrp, Vrps};
@@ -15,12 +16,12 @@ fn view(router: &RouterState) -> Result<View, Refusal> {
         let message = "this router validates no routes; an [rpki] table in its configuration makes it";
         Refusal::Missing(message.into())
     };
-    Ok(router.rpki.as_ref().ok_or_else(none)?.call(|engine| engine.view())?)
+    Ok(router.rpki().ok_or_else(none)?.call(|engine| engine.view())?)
 }
 
 /// The table that routes are validated against, with origin validation.
 pub(super) fn vrps(router: &RouterState) -> Result<Option<Arc<Vrps>>, Refusal> {
-    match &router.rpki {
+    match router.rpki() {
         Some(rpki) => Ok(Some(rpki.call(|engine| engine.vrps())?)),
         None => Ok(None),
     }
@@ -32,6 +33,7 @@ pub(crate) fn rpki(router: &RouterState) -> Result<Rpki, Refusal> {
     let (filters, assertions) = view.exceptions;
     Ok(Rpki {
         payloads: PerFamilyCount { ipv4: view.vrps.len::<V4>() as u64, ipv6: view.vrps.len::<V6>() as u64 },
+        aspas: view.vrps.aspas().len() as u64,
         tables: view.tables,
         filters,
         assertions,
@@ -59,6 +61,7 @@ fn cache(view: &CacheView) -> RpkiCache {
         session: view.id.map(|(session, _)| session),
         serial: view.id.map(|(_, serial)| serial),
         records: PerFamilyCount { ipv4: ipv4 as u64, ipv6: ipv6 as u64 },
+        aspas: view.aspas as u64,
         age_seconds: view.age.map(|age| age.as_secs()),
         in_use: view.in_use,
         refresh_seconds: view.intervals.refresh,
@@ -67,6 +70,37 @@ fn cache(view: &CacheView) -> RpkiCache {
         connects: view.connects,
         failures: view.failures,
         last_error: view.last_error.clone(),
+    }
+}
+
+/// What is missing of RPKI data, for `show health`: each cache that cannot be reached or whose records expired, and
+/// whether there are none at all.
+pub(super) fn faults(router: &RouterState) -> Vec<HealthFault> {
+    let fault = |what: String, why: String| HealthFault { what, why };
+    match view(router) {
+        Ok(view) => {
+            let of_cache = |cache: &CacheView| {
+                // A cache that was not tried to the end yet has no failure.
+                let error = cache.last_error.as_ref()?;
+                let records = match cache.age {
+                    None => "it has no records".to_owned(),
+                    Some(age) => {
+                        let left = u64::from(cache.intervals.expire).saturating_sub(age.as_secs());
+                        format!("its records are used for {left} s more")
+                    }
+                };
+                Some(fault(format!("RPKI cache {}", cache.settings.address), format!("{error}; {records}")))
+            };
+            let mut faults: Vec<HealthFault> = view.caches.iter().filter_map(of_cache).collect();
+            if view.is_degraded() && !faults.is_empty() {
+                let why = "no cache has records, so routes without a local assertion are not-found";
+                faults.push(fault("RPKI".into(), why.into()));
+            }
+            faults
+        }
+        // There is no [rpki] table.
+        Err(Refusal::Missing(_)) => Vec::new(),
+        Err(why) => vec![fault("RPKI".into(), why.sentence().to_owned())],
     }
 }
 
@@ -95,15 +129,31 @@ pub(crate) fn table(
     Ok(RpkiTablePage { payloads: page.iter().map(payload).collect(), next })
 }
 
+/// A page of ASPA records. A cursor is the last customer of the page before.
+pub(crate) fn aspas(
+    router: &RouterState,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<RpkiAspaPage, Refusal> {
+    let vrps = view(router)?.vrps;
+    let last = cursor.map(|text| text.parse::<u32>().map_err(|_| no_cursor(text))).transpose()?;
+    let record = |(customer, providers): (u32, &[u32])| RpkiAspa { customer, providers: providers.to_vec() };
+    let aspas: Vec<RpkiAspa> = vrps.aspas().after(last).take(limit).map(record).collect();
+    let next = aspas.last().filter(|_| aspas.len() == limit).map(|last| last.customer.to_string());
+    Ok(RpkiAspaPage { aspas, next })
+}
+
+fn no_cursor(text: &str) -> Refusal {
+    Refusal::Bad(format!("\"{text}\" is no cursor; give back the last page's next, or none to begin"))
+}
+
 fn parse_cursor(text: &str) -> Result<Payload, Refusal> {
     let parts = || {
         let (rest, asn) = text.rsplit_once('-')?;
         let (prefix, max_len) = rest.rsplit_once('-')?;
         Some(Payload { prefix: prefix.parse().ok()?, max_len: max_len.parse().ok()?, asn: asn.parse().ok()? })
     };
-    parts().ok_or_else(|| {
-        Refusal::Bad(format!("\"{text}\" is no cursor; give back the last page's next, or none to begin"))
-    })
+    parts().ok_or_else(|| no_cursor(text))
 }
 
 fn payload(Payload { prefix, max_len, asn }: &Payload) -> RpkiPayload {

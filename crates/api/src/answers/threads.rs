@@ -34,7 +34,8 @@ pub fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
 
 /// `/v1/health`.
 pub(crate) fn health(router: &RouterState) -> Health {
-    Health::of(router.watchdog.look(Instant::now()).into_iter().map(Stall::from).collect())
+    let stalls = router.watchdog.look(Instant::now()).into_iter().map(Stall::from).collect();
+    Health::with(stalls, super::rpki::faults(router))
 }
 
 /// `/v1/threads`. Takes as long as the window.

@@ -17,7 +17,7 @@ use registry::*;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
-    Group, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
+    Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
 /// The media type.
@@ -72,7 +72,7 @@ fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
     let health = answers::health(router);
-    m.add(DEGRADED, Labels::new(), !health.stalls.is_empty());
+    m.add(DEGRADED, Labels::new(), health.state == HealthState::Degraded);
     health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
@@ -232,6 +232,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_UP, cache(), c.version.is_some());
         m.add(RPKI_CACHE_IN_USE, cache(), c.in_use);
         by_family(m, RPKI_CACHE_RECORDS, &cache(), c.records);
+        m.add(RPKI_CACHE_ASPAS, cache(), c.aspas);
         if let Some(serial) = c.serial {
             m.add(RPKI_CACHE_SERIAL, cache(), u64::from(serial));
         }
@@ -242,6 +243,7 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(RPKI_CACHE_FAILURES, cache(), c.failures);
     }
     by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
+    m.add(RPKI_ASPAS, Labels::new(), rpki.aspas);
     m.add(RPKI_TABLES, Labels::new(), rpki.tables);
     m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
     Ok(())

@@ -50,7 +50,8 @@ metrics! {
     QUEUE_BOUND = Gauge "queue_bound" ["queue"] "Its bound, where it has one.";
     QUEUE_PEAK = Gauge "queue_peak" ["queue"] "The most it ever held.";
     QUEUE_FULL = Counter "queue_full" ["queue"] "How often a producer found it full and had to wait.";
-    DEGRADED = Gauge "degraded" [] "Whether anything waits without progress (`ribtide show health`).";
+    DEGRADED = Gauge "degraded" []
+        "Whether anything waits without progress, or RPKI data is missing (`ribtide show health`).";
     STALLED = Gauge "stalled_seconds" ["queue"] "How long its consumer, or the thread that waits for this peer, has made no \
         progress; only of what is stalled.";
     STAGE_ROUTES = Counter "stage_routes" ["stage"] "Route changes that the stage handled.";
@@ -143,6 +144,8 @@ metrics! {
         "Time since its last complete answer, while its records are kept.";
     RPKI_CACHE_CONNECTS = Counter "rpki_cache_connects" ["cache"] "Connections made.";
     RPKI_CACHE_FAILURES = Counter "rpki_cache_failures" ["cache"] "Connections and attempts that failed.";
+    RPKI_CACHE_ASPAS = Gauge "rpki_cache_aspas" ["cache"] "Its ASPA records.";
+    RPKI_ASPAS = Gauge "rpki_aspas" [] "ASPA records in use: customers.";
     RPKI_PAYLOADS = Gauge "rpki_payloads" ["family"] "Validated ROA payloads in use.";
     RPKI_TABLES = Counter "rpki_tables" [] "Tables of payloads since the start.";
     RPKI_DEGRADED = Gauge "rpki_degraded" [] "Whether no cache has records, so that routes are not-found.";

@@ -11,7 +11,8 @@ use ribtide_wire::bgp::{AsPath, build};
 pub(super) fn external(settings: &EgressSettings, path: AsPath<'_>) -> Vec<u8> {
     let EgressSettings { local_asn, hidden_asn, as_override, remove_private_as, .. } = settings;
     let own = hidden_asn.unwrap_or(*local_asn);
-    let in_confederation = path.segments().next().is_some_and(|first| first.kind.is_confed());
+    // Wherever they are: none may leave the confederation (RFC 5065 section 5).
+    let in_confederation = path.segments().any(|segment| segment.kind.is_confed());
     if let (None, None, None, false) = (hidden_asn, as_override, remove_private_as, in_confederation) {
         return build::prepend(path, own, 1);
     }
@@ -112,6 +113,8 @@ mod tests {
             [(ConfedSequence, &[65001, 65002][..]), (ConfedSet, &[65003]), (Sequence, &[7]), (Set, &[8])];
         assert_eq!(sent(plain, &path), "3333 7 {8}");
         assert_eq!(sent(plain, &path[..2]), "3333");
+        let behind = [(Sequence, &[7][..]), (ConfedSequence, &[65001]), (Sequence, &[8])];
+        assert_eq!(sent(plain, &behind), "3333 7 8", "a neighbour inside made a malformed path");
         let local_as = |s: &mut EgressSettings| (s.local_asn, s.hidden_asn) = (4444, Some(3333));
         assert_eq!(sent(local_as, &path), "4444 3333 7 {8}");
         let public = [(ConfedSequence, &[7][..]), (Sequence, &[64512])];

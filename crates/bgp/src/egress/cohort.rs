@@ -1,55 +1,68 @@
 //! A cohort: members in sync. They were sent the same routes, and have the same pending changes.
 
+use super::Receiver;
 use super::paths::Paths;
-use super::pending::{PendingQueue, Phase};
-use super::{Receiver, pending::Tally};
-use crate::peer::{FamilySet, PeerId};
-use ribtide_prefix::{Families, Family, for_each_family, per_family};
+use super::pending::{Key, PendingQueue, Phase, for_each_key};
+use crate::peer::{EgressSettings, PeerId};
+use ribtide_prefix::{Families, Family, Prefix, for_each_family, per_family};
+use ribtide_wire::bgp::nlri::PathPrefix;
 use std::sync::Arc;
 
 pub(super) struct Cohort {
     /// In the order of peers; never empty in a group.
     members: Arc<[Receiver]>,
-    queues: Families<PendingQueues>,
+    pub(super) queues: Families<PendingQueues>,
+    /// In place of those, of families in which the members get path identifiers.
+    pub(super) path_queues: Families<PathQueues>,
     /// Whether it lags in its group.
     pub(super) lagging: bool,
 }
 
-per_family!(struct PendingQueues<F> = PendingQueue<F>);
+per_family!(pub(super) struct PendingQueues<F> = PendingQueue<Prefix<F>>);
+per_family!(pub(super) struct PathQueues<F> = PendingQueue<PathPrefix<F>>);
 
 impl Cohort {
-    /// The cohort of a joining member that needs the tables of `families`.
-    pub(super) fn joining(member: Receiver, families: FamilySet) -> Cohort {
-        let mut queues = Families::<PendingQueues>::default();
-        for_each_family!(F => if families.has(F::AFI) {
-            *queues.get_mut::<F>() = PendingQueue::joining();
-        });
-        Cohort { members: Arc::new([member]), queues, lagging: false }
+    /// Members with nothing pending.
+    fn new(members: Arc<[Receiver]>) -> Cohort {
+        Cohort { members, queues: Families::default(), path_queues: Families::default(), lagging: false }
     }
 
-    /// The cohort of a member that moves to another group, where it needs the tables of `families`.
-    pub(super) fn moving(&self, peer: PeerId, families: FamilySet) -> Option<Cohort> {
-        let member = self.members.iter().find(|member| member.peer == peer)?;
-        let mut queues = Families::<PendingQueues>::default();
-        for_each_family!(F => if families.has(F::AFI) {
-            *queues.get_mut::<F>() = self.queue::<F>().moving();
+    /// The cohort of a joining member that needs the tables of a group's families.
+    pub(super) fn joining(member: Receiver, settings: &EgressSettings) -> Cohort {
+        let mut cohort = Cohort::new(Arc::new([member]));
+        for_each_family!(F => match settings.add_path.of(F::AFI) {
+            _ if !settings.families.has(F::AFI) => {}
+            Some(_) => *cohort.queue_mut::<PathPrefix<F>>() = PendingQueue::joining(),
+            None => *cohort.queue_mut::<Prefix<F>>() = PendingQueue::joining(),
         });
-        Some(Cohort { members: Arc::new([*member]), queues, lagging: false })
+        cohort
+    }
+
+    /// The cohort of a member that moves to another group, where it needs the tables of the families.
+    pub(super) fn moving(&self, peer: PeerId, settings: &EgressSettings) -> Option<Cohort> {
+        let member = self.members.iter().find(|member| member.peer == peer)?;
+        let mut cohort = Cohort::new(Arc::new([*member]));
+        for_each_family!(F => match settings.add_path.of(F::AFI) {
+            _ if !settings.families.has(F::AFI) => {}
+            Some(_) => *cohort.queue_mut::<PathPrefix<F>>() = self.queue::<PathPrefix<F>>().moving(),
+            None => *cohort.queue_mut::<Prefix<F>>() = self.queue::<Prefix<F>>().moving(),
+        });
+        Some(cohort)
     }
 
     /// Whether another cohort's members, which moved from another group, may wait for tables with
     /// these.
     pub(super) fn can_wait_with(&self, other: &Cohort) -> bool {
         let mut can = true;
-        for_each_family!(F => can &= self.queue::<F>().can_wait_with(other.queue::<F>()));
+        for_each_key!(K => can &= self.queue::<K>().can_wait_with(other.queue::<K>()));
         can
     }
 
     /// Merges such a cohort.
     pub(super) fn wait_with(&mut self, mut other: Cohort) {
-        for_each_family!(F => {
-            let queue = std::mem::take(other.queues.get_mut::<F>());
-            self.queue_mut::<F>().wait_with(queue);
+        for_each_key!(K => {
+            let queue = std::mem::take(other.queue_mut::<K>());
+            self.queue_mut::<K>().wait_with(queue);
         });
         self.add(&other.members);
     }
@@ -64,30 +77,34 @@ impl Cohort {
 
     /// Shrinks its queues to their contents.
     pub(super) fn shrink_to_fit(&mut self) {
-        for_each_family!(F => self.queues.get_mut::<F>().shrink_to_fit());
+        for_each_key!(K => self.queue_mut::<K>().shrink_to_fit());
     }
 
-    pub(super) fn queue<F: Family>(&self) -> &PendingQueue<F> {
-        self.queues.get::<F>()
+    pub(super) fn queue<K: Key>(&self) -> &PendingQueue<K> {
+        K::queue(self)
     }
 
-    pub(super) fn queue_mut<F: Family>(&mut self) -> &mut PendingQueue<F> {
-        self.queues.get_mut::<F>()
+    pub(super) fn queue_mut<K: Key>(&mut self) -> &mut PendingQueue<K> {
+        K::queue_mut(self)
     }
 
     /// Whether joining members may be added.
-    pub(super) fn is_open(&self, families: FamilySet) -> bool {
+    pub(super) fn is_open(&self, settings: &EgressSettings) -> bool {
         let mut open = true;
-        for_each_family!(F => open &= !families.has(F::AFI) || self.queue::<F>().is_open());
+        for_each_family!(F => open &= match settings.add_path.of(F::AFI) {
+            _ if !settings.families.has(F::AFI) => true,
+            Some(_) => self.queue::<PathPrefix<F>>().is_open(),
+            None => self.queue::<Prefix<F>>().is_open(),
+        });
         open
     }
 
     /// Whether a table must be requested, and whether one was requested.
     pub(super) fn dump(&self) -> (bool, bool) {
         let (mut wanted, mut requested) = (false, false);
-        for_each_family!(F => {
-            wanted |= self.queue::<F>().phase() == Phase::Wanted;
-            requested |= matches!(self.queue::<F>().phase(), Phase::Dumping(_));
+        for_each_key!(K => {
+            wanted |= self.queue::<K>().phase() == Phase::Wanted;
+            requested |= matches!(self.queue::<K>().phase(), Phase::Dumping(_));
         });
         (wanted, requested)
     }
@@ -95,41 +112,48 @@ impl Cohort {
     /// Whether its members wait for a whole table.
     pub(super) fn is_joining(&self) -> bool {
         let mut joining = false;
-        for_each_family!(F => joining |= self.queue::<F>().is_joining());
+        for_each_key!(K => joining |= self.queue::<K>().is_joining());
         joining
+    }
+
+    /// Whether its members moved from another group, and wait for a table.
+    pub(super) fn has_moved(&self) -> bool {
+        let mut moved = false;
+        for_each_key!(K => moved |= self.queue::<K>().has_moved());
+        moved
     }
 
     /// The number of pending prefixes.
     pub(super) fn waiting(&self) -> usize {
         let mut waiting = 0;
-        for_each_family!(F => waiting += self.queue::<F>().waiting());
+        for_each_key!(K => waiting += self.queue::<K>().waiting());
         waiting
     }
 
     /// Prefixes and End-of-RIB markers of the next flush.
     pub(super) fn due(&self) -> usize {
         let mut due = 0;
-        for_each_family!(F => due += self.queue::<F>().due());
+        for_each_key!(K => due += self.queue::<K>().due());
         due
     }
 
     /// Whether a started batch is not completely packed.
     pub(super) fn begun(&self) -> bool {
         let mut begun = false;
-        for_each_family!(F => begun |= self.queue::<F>().begun());
+        for_each_key!(K => begun |= self.queue::<K>().begun());
         begun
     }
 
     /// Whether nothing is pending for its members.
     pub(super) fn is_idle(&self) -> bool {
         let mut idle = true;
-        for_each_family!(F => idle &= self.queue::<F>().is_idle());
+        for_each_key!(K => idle &= self.queue::<K>().is_idle());
         idle
     }
 
-    /// Sent prefixes of a family, by source.
-    pub(super) fn sent<F: Family>(&self) -> &Tally {
-        self.queue::<F>().sent()
+    /// Prefixes of a family, or their paths, that were sent to a member.
+    pub(super) fn sent_to<F: Family>(&self, peer: PeerId) -> u64 {
+        self.queue::<Prefix<F>>().sent().but(peer) + self.queue::<PathPrefix<F>>().sent().but(peer)
     }
 
     /// Adds members at the same position.
@@ -143,9 +167,9 @@ impl Cohort {
     pub(super) fn split(&mut self, leave: impl Fn(PeerId) -> bool, paths: &mut Paths) -> Cohort {
         let (gone, left): (Vec<_>, Vec<_>) = self.members.iter().copied().partition(|m| leave(m.peer));
         self.members = left.into();
-        let mut queues = Families::<PendingQueues>::default();
-        for_each_family!(F => *queues.get_mut::<F>() = self.queue::<F>().copy(paths));
-        Cohort { members: gone.into(), queues, lagging: self.lagging }
+        let mut cohort = Cohort { lagging: self.lagging, ..Cohort::new(gone.into()) };
+        for_each_key!(K => *cohort.queue_mut::<K>() = self.queue::<K>().copy(paths));
+        cohort
     }
 
     /// Removes a member; returns whether it was the last.
@@ -153,7 +177,7 @@ impl Cohort {
         self.members = self.members.iter().copied().filter(|m| m.peer != peer).collect();
         let last = self.members.is_empty();
         if last {
-            for_each_family!(F => self.queue_mut::<F>().clear(paths));
+            for_each_key!(K => self.queue_mut::<K>().clear(paths));
         }
         last
     }
@@ -161,15 +185,15 @@ impl Cohort {
     /// Whether a cohort at another position may be merged.
     pub(super) fn can_coalesce(&self, other: &Cohort) -> bool {
         let mut can = true;
-        for_each_family!(F => can &= self.queue::<F>().can_coalesce(other.queue::<F>()));
+        for_each_key!(K => can &= self.queue::<K>().can_coalesce(other.queue::<K>()));
         can
     }
 
     /// Merges members at another position: all get what any of them lacks.
     pub(super) fn coalesce(&mut self, mut other: Cohort, paths: &mut Paths) {
-        for_each_family!(F => {
-            let queue = std::mem::take(other.queues.get_mut::<F>());
-            self.queue_mut::<F>().coalesce(queue, paths);
+        for_each_key!(K => {
+            let queue = std::mem::take(other.queue_mut::<K>());
+            self.queue_mut::<K>().coalesce(queue, paths);
         });
         self.lagging |= other.lagging;
         self.add(&other.members);
@@ -177,7 +201,7 @@ impl Cohort {
 
     /// Merges members at the same position.
     pub(super) fn merge(&mut self, other: &Cohort) {
-        for_each_family!(F => debug_assert!(self.sent::<F>().equals(other.sent::<F>())));
+        for_each_key!(K => debug_assert!(self.queue::<K>().sent().equals(other.queue::<K>().sent())));
         self.lagging = false;
         self.add(&other.members);
     }

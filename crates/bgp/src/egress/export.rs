@@ -52,6 +52,19 @@ pub(super) fn forbidden(
     None
 }
 
+/// A path from `source` as the group's messages have it: appends its attributes, and returns the next hop; `None` without a
+/// valid one.
+pub(super) fn form(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    afi: Afi,
+    path: &Path,
+    out: &mut Vec<u8>,
+) -> Option<NextHop> {
+    attributes(settings, source, path, out);
+    next_hop(settings, source, afi, path.attrs.next_hop(), path.next_hop)
+}
+
 /// The NEXT_HOP of a route from `source`, which the policy may have set; `None` without a valid
 /// one.
 pub(super) fn next_hop(

@@ -10,11 +10,12 @@ use super::offers::Offers;
 use super::output::Closed;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
-use super::pending::{AdvertisedSource, Phase};
+use super::pending::{AdvertisedSource, Key, Phase, for_each_key};
 use super::{Counters, Flush, Receiver, Write};
 use crate::message::{Change, DumpRequest, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use ribtide_prefix::{Family, Map, for_each_family};
+use ribtide_prefix::{Family, Map, Prefix};
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,16 +64,16 @@ impl Group {
     pub(super) fn join(&mut self, receiver: Receiver) {
         let member = Member { blocked: false, blocks: 0, counters: Counters::default() };
         self.members.insert(receiver.peer, member);
-        let families = self.settings.families;
-        match self.cohorts.iter_mut().find(|cohort| cohort.is_open(families)) {
+        let Group { cohorts, settings, .. } = self;
+        match cohorts.iter_mut().find(|cohort| cohort.is_open(settings)) {
             Some(cohort) => cohort.add(&[receiver]),
-            None => self.cohorts.push(Cohort::joining(receiver, families)),
+            None => cohorts.push(Cohort::joining(receiver, settings)),
         }
     }
 
     /// Removes a member that moves to another group, with its state.
     pub(super) fn move_out(&self, peer: PeerId) -> Option<(Member, Cohort)> {
-        let cohort = self.cohort_of(peer)?.moving(peer, self.settings.families)?;
+        let cohort = self.cohort_of(peer)?.moving(peer, &self.settings)?;
         Some((*self.members.get(&peer)?, cohort))
     }
 
@@ -107,14 +108,22 @@ impl Group {
 
     /// Sends a member the table of a family again, unless it is in progress; with marks of its begin and end if `marked`.
     pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
+        match self.settings.add_path.of(F::AFI) {
+            _ if !self.settings.families.has(F::AFI) => {}
+            Some(_) => self.refresh_keys::<PathPrefix<F>>(peer, marked, paths),
+            None => self.refresh_keys::<Prefix<F>>(peer, marked, paths),
+        }
+    }
+
+    fn refresh_keys<K: Key>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
         let Some(at) = self.position(peer) else { return };
-        if !self.settings.families.has(F::AFI) || self.cohorts[at].queue::<F>().phase() != Phase::Live {
+        if self.cohorts[at].queue::<K>().phase() != Phase::Live {
             return;
         }
         let mut own = self.take_out(at, |member| member == peer, paths);
-        own.queue_mut::<F>().want(marked, paths);
+        own.queue_mut::<K>().want(marked, paths);
         // Members whose table is not requested yet.
-        let waits = |s: &Cohort| s.queue::<F>().phase() == Phase::Wanted && s.can_coalesce(&own);
+        let waits = |s: &Cohort| s.queue::<K>().phase() == Phase::Wanted && s.can_coalesce(&own);
         match self.cohorts.iter_mut().find(|cohort| waits(cohort)) {
             Some(cohort) => cohort.coalesce(own, paths),
             None => self.cohorts.push(own),
@@ -142,9 +151,19 @@ impl Group {
         &self.cohorts
     }
 
-    /// Whether any member needs the changes.
+    pub(super) fn cohorts_mut(&mut self) -> &mut [Cohort] {
+        &mut self.cohorts
+    }
+
+    /// Whether any member needs changes of best paths.
     pub(super) fn follows<F: Family>(&self) -> bool {
-        self.settings.families.has(F::AFI) && self.cohorts.iter().any(|s| s.queue::<F>().follows())
+        self.settings.families.has(F::AFI)
+            && !self.settings.takes_ranked(F::AFI)
+            && self.any_follows::<Prefix<F>>()
+    }
+
+    pub(super) fn any_follows<K: Key>(&self) -> bool {
+        self.cohorts.iter().any(|cohort| cohort.queue::<K>().follows())
     }
 
     /// Adds changes of best paths.
@@ -154,7 +173,7 @@ impl Group {
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
-        let moved = self.cohorts.iter().any(|cohort| cohort.queue::<F>().has_moved());
+        let moved = self.cohorts.iter().any(|cohort| cohort.queue::<Prefix<F>>().has_moved());
         for change in changes {
             let advertised = offers.source(change.old, change.prefix);
             let new = offers.handle(change.new, change.prefix, paths);
@@ -163,7 +182,7 @@ impl Group {
             }
             self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
             for cohort in &mut self.cohorts {
-                let queue = cohort.queue_mut::<F>();
+                let queue = cohort.queue_mut::<Prefix<F>>();
                 if queue.follows() {
                     queue.change(change.prefix, advertised, new, paths);
                 }
@@ -180,7 +199,7 @@ impl Group {
         paths: &mut Paths,
     ) {
         for cohort in &mut self.cohorts {
-            let queue = cohort.queue_mut::<F>();
+            let queue = cohort.queue_mut::<Prefix<F>>();
             if queue.phase() != Phase::Dumping(token) {
                 continue;
             }
@@ -194,8 +213,8 @@ impl Group {
     /// All shards have completed a dump.
     pub(super) fn dump_complete(&mut self, token: u64, paths: &mut Paths) {
         for cohort in &mut self.cohorts {
-            for_each_family!(F => {
-                let queue = cohort.queue_mut::<F>();
+            for_each_key!(K => {
+                let queue = cohort.queue_mut::<K>();
                 if queue.phase() == Phase::Dumping(token) {
                     queue.dumped(paths);
                 }
@@ -210,13 +229,16 @@ impl Group {
         if self.cohorts.iter().any(|cohort| cohort.dump().1) {
             return requests;
         }
-        if let Some(cohort) = self.cohorts.iter_mut().find(|cohort| cohort.dump().0) {
-            for_each_family!(F => {
-                let queue = cohort.queue_mut::<F>();
+        let Group { cohorts, settings, .. } = self;
+        if let Some(cohort) = cohorts.iter_mut().find(|cohort| cohort.dump().0) {
+            for_each_key!(K => {
+                let queue = cohort.queue_mut::<K>();
                 if queue.phase() == Phase::Wanted {
+                    let afi = <K as Nlri>::Family::AFI;
                     *token += 1;
                     queue.dump_requested(*token);
-                    requests.push(DumpRequest { worker, token: *token, afi: F::AFI });
+                    let ranked = settings.takes_ranked(afi);
+                    requests.push(DumpRequest { worker, token: *token, afi, ranked });
                 }
             });
         }
@@ -268,7 +290,7 @@ impl Group {
             }
             let mut packer = Packer::new(&self.settings, peers, cohort.members().clone());
             let cohort = &mut self.cohorts[at];
-            for_each_family!(F => cohort.queue_mut::<F>().flush(what, &mut packer, paths, budget));
+            for_each_key!(K => cohort.queue_mut::<K>().flush(what, &mut packer, paths, budget));
             for closed in packer.finish() {
                 if deliver(&closed, &mut self.counters, &mut self.members) {
                     out.push(closed.write);

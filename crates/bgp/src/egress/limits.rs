@@ -7,7 +7,8 @@
 
 use super::{Receiver, Worker};
 use crate::peer::{PeerId, PrefixLimits};
-use ribtide_prefix::{Afi, Family, for_each_family};
+use ribtide_prefix::{Afi, Family, Prefix, for_each_family};
+use ribtide_wire::bgp::nlri::PathPrefix;
 
 /// A member for which there are more prefixes than its limit. The worker has removed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +53,9 @@ impl Worker {
         let member = *cohort.members().iter().find(|member| member.peer == peer)?;
         for_each_family!(F => {
             if let Some(max) = limits.of(F::AFI) {
-                let count = cohort.queue::<F>().prospect(peer, max.into(), &self.paths);
+                // Paths count where it gets several of a prefix: one of the two queues is not in use.
+                let count = cohort.queue::<Prefix<F>>().prospect(peer, max.into(), &self.paths)
+                    + cohort.queue::<PathPrefix<F>>().prospect(peer, max.into(), &self.paths);
                 if count > u64::from(max) {
                     return Some(LimitExceeded { member, afi: F::AFI, count, max });
                 }

@@ -15,6 +15,10 @@
 //! merged. So the table and a small number of cohorts per group bound memory, nothing is lost, and
 //! a message is packed once per position.
 //!
+//! **Several paths.** A group whose members get more than the best path of a prefix, or their own
+//! choice of it, follows the [ranked paths](ranked) instead. A path with an identifier is pending on
+//! its own, and everything else is the same.
+//!
 //! **Joining.** A joining member starts in a cohort of its own, into which the shards dump their
 //! tables. A shard's dump and its changes come in order, so a pending change is newer than the dump
 //! of its prefix. Nothing is sent before all shards have finished; then the table is packed as a
@@ -22,6 +26,7 @@
 //! refresh (RFC 2918) takes the same path; its begin and end are marked for members that
 //! understand that (RFC 7313).
 
+mod adj_rib_out;
 mod as_path;
 mod cohort;
 mod export;
@@ -32,18 +37,19 @@ mod output;
 mod pack;
 mod paths;
 mod pending;
+mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn};
+use crate::message::{BestBatch, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
+pub use adj_rib_out::{Advertised, Export};
 use cohort::Cohort;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
 use offers::{Handles, Offers};
 use paths::Paths;
-use ribtide_prefix::{Afi, AnyPrefix, Family, Map, V4, V6, for_each_family};
-use ribtide_wire::bgp::NextHop;
+use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -165,28 +171,6 @@ pub struct MemberView {
     pub counters: Counters,
 }
 
-/// A path as sent to a member.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Advertised {
-    /// The attributes in wire form, AS numbers as the member understands them, without the next hop.
-    pub attributes: Vec<u8>,
-    /// The next hop.
-    pub next_hop: NextHop,
-}
-
-/// The export of a path to a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Export {
-    /// The group's number in its worker.
-    pub group: u32,
-    /// The number of members beside the path's source.
-    pub members: usize,
-    /// Whether these get the path.
-    pub sent: bool,
-    /// The reasons, as sentences.
-    pub messages: Vec<String>,
-}
-
 /// An egress worker: owns the groups of some peers. It knows all sources, and gets all changes
 /// while it has a group.
 pub struct Worker {
@@ -254,6 +238,8 @@ impl Worker {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Ranked(batch) => self.ranked(&batch),
+            EgressIn::RankedDump { token, batch, last } => self.ranked_dump(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
@@ -331,6 +317,13 @@ impl Worker {
         !self.groups.is_empty()
     }
 
+    /// Whether any group needs ranked paths, or has a member that came from one; otherwise it needs no changes of these.
+    pub fn takes_ranked(&self) -> bool {
+        let takes =
+            |group: &Group| [Afi::Ipv4, Afi::Ipv6].iter().any(|afi| group.settings.takes_ranked(*afi));
+        self.groups.values().any(|group| takes(group) || group.has_moved())
+    }
+
     /// Pending prefixes of all groups.
     pub fn waiting(&self) -> usize {
         self.groups.values().map(Group::waiting).sum()
@@ -380,59 +373,10 @@ impl Worker {
             detached: cohort.lagging,
             joining: cohort.is_joining(),
             waiting: cohort.waiting(),
-            advertised_ipv4: cohort.sent::<V4>().but(peer),
-            advertised_ipv6: cohort.sent::<V6>().but(peer),
+            advertised_ipv4: cohort.sent_to::<V4>(peer),
+            advertised_ipv6: cohort.sent_to::<V6>(peer),
             counters: member.counters,
         })
-    }
-
-    /// The form in which `peer` gets `best`, the best path of a prefix, with reasons as sentences;
-    /// `None` when it does not get it.
-    pub fn advertised(
-        &self,
-        peer: PeerId,
-        prefix: AnyPrefix,
-        best: &BestPath,
-    ) -> (Option<Advertised>, Vec<String>) {
-        let mut messages = Vec::new();
-        let advertised = self.explain(peer, prefix, best, &mut messages);
-        (advertised, messages)
-    }
-
-    fn explain(
-        &self,
-        peer: PeerId,
-        prefix: AnyPrefix,
-        best: &BestPath,
-        messages: &mut Vec<String>,
-    ) -> Option<Advertised> {
-        let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
-        let source = self.peers.get(&best.source)?;
-        if best.source == peer {
-            messages.push("not sent: it came from this peer".into());
-            return None;
-        }
-        let path = match prefix {
-            AnyPrefix::V4(prefix) => offers::explain(settings, source, best, prefix, messages),
-            AnyPrefix::V6(prefix) => offers::explain(settings, source, best, prefix, messages),
-        }?;
-        let received = path.attrs.next_hop();
-        let next_hop = export::next_hop(settings, source, prefix.afi(), received, path.next_hop)?;
-        let mut attributes = Vec::new();
-        export::attributes(settings, source, &path, &mut attributes);
-        Some(Advertised { attributes, next_hop })
-    }
-
-    /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
-    /// member that is not its source.
-    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath) -> Vec<Export> {
-        let export = |(id, group): (&u32, &Group)| {
-            let member = group.members.keys().find(|peer| **peer != best.source)?;
-            let (advertised, messages) = self.advertised(*member, prefix, best);
-            let members = group.members.keys().filter(|peer| **peer != best.source).count();
-            Some(Export { group: *id, members, sent: advertised.is_some(), messages })
-        };
-        self.groups.iter().filter_map(export).collect()
     }
 
     /// The group of these settings, created if missing.
@@ -478,6 +422,9 @@ impl Worker {
         let mut handles = Handles::new(batch.paths.len());
         for_each_family!(F => {
             let changes = batch.changes.get::<F>();
+            for group in self.groups.values_mut().filter(|g| g.settings.takes_ranked(F::AFI)) {
+                group.note_gone(changes.iter().filter(|change| change.new == NONE).map(|change| change.prefix));
+            }
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
@@ -487,11 +434,26 @@ impl Worker {
         handles.release(&mut self.paths);
     }
 
+    fn ranked(&mut self, batch: &RankedBatch) {
+        let mut handles = Handles::new(batch.paths.len());
+        for_each_family!(F => {
+            let any = !batch.changes.get::<F>().is_empty();
+            let gone = batch.changes.get::<F>().iter().filter(|change| change.new == 0);
+            for group in self.groups.values_mut().filter(|g| !g.settings.takes_ranked(F::AFI)) {
+                group.note_gone(gone.clone().map(|change| change.prefix));
+            }
+            for group in self.groups.values_mut().filter(|g| any && g.follows_ranked::<F>()) {
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.change_ranked::<F>(batch, &mut offers, &mut self.paths);
+            }
+        });
+        handles.release(&mut self.paths);
+    }
+
     fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
-        let Some(dump) = self.dumps.get_mut(&token) else { return };
-        dump.shards -= u32::from(last);
-        let complete = dump.shards == 0;
-        if let Some(group) = self.groups.get_mut(&dump.group) {
+        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
+        if let Some(group) = self.groups.get_mut(&group) {
             let mut handles = Handles::new(batch.paths.len());
             for_each_family!(F => {
                 let settings = group.settings.clone();
@@ -499,14 +461,36 @@ impl Worker {
                 group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
             });
             handles.release(&mut self.paths);
-            if complete {
-                group.dump_complete(token, &mut self.paths);
-            }
         }
-        if complete {
-            self.dumps.remove(&token);
-            // A batch under way continues with these routes, without another check.
-            self.check_limits();
+        self.dump_ended(token, last);
+    }
+
+    fn ranked_dump(&mut self, token: u64, batch: &RankedBatch, last: bool) {
+        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
+        if let Some(group) = self.groups.get_mut(&group) {
+            let mut handles = Handles::new(batch.paths.len());
+            for_each_family!(F => {
+                let settings = group.settings.clone();
+                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths);
+            });
+            handles.release(&mut self.paths);
         }
+        self.dump_ended(token, last);
+    }
+
+    /// A part of a dump was added, the last of a shard or not.
+    fn dump_ended(&mut self, token: u64, last: bool) {
+        let Some(dump) = self.dumps.get_mut(&token) else { return };
+        dump.shards -= u32::from(last);
+        if dump.shards > 0 {
+            return;
+        }
+        if let Some(group) = self.groups.get_mut(&dump.group) {
+            group.dump_complete(token, &mut self.paths);
+        }
+        self.dumps.remove(&token);
+        // A batch under way continues with these routes, without another check.
+        self.check_limits();
     }
 }

@@ -5,9 +5,10 @@ use super::output::{Closed, Sink};
 use super::paths::{Handle, Paths};
 use super::{Counters, Receiver, export};
 use crate::peer::{EgressSettings, PeerId};
-use ribtide_prefix::{Afi, Family, Prefix, Safi};
+use ribtide_prefix::{Afi, Family, Safi};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
+use ribtide_wire::bgp::nlri::Nlri;
 use std::sync::Arc;
 
 /// The packer of one flush to one cohort. No prefix may reach a member twice in it: chunks may be
@@ -34,14 +35,12 @@ impl<'a> Packer<'a> {
     }
 
     /// Announces prefixes with a path to all members but its source.
-    pub(super) fn announce<F: Family>(&mut self, path: Handle, run: &[(Handle, Prefix<F>)], paths: &Paths) {
+    pub(super) fn announce<N: Nlri>(&mut self, path: Handle, run: &[(Handle, N)], paths: &Paths) {
         let prefixes = || run.iter().map(|item| item.1);
         let Some(path) = paths.get(path) else { return };
         let Some(source) = self.peers.get(&path.source) else { return };
         self.attributes.clear();
-        export::attributes(self.settings, source, path, &mut self.attributes);
-        let received = path.attrs.next_hop();
-        let next_hop = export::next_hop(self.settings, source, F::AFI, received, path.next_hop);
+        let next_hop = export::form(self.settings, source, N::Family::AFI, path, &mut self.attributes);
         let max = usize::from(self.settings.max_message);
         let attributes = &self.attributes;
         self.everyone.write(Some(source.id), |bytes, counters| {
@@ -65,20 +64,20 @@ impl<'a> Packer<'a> {
     }
 
     /// Withdraws prefixes from all but `except`.
-    pub(super) fn withdraw<F: Family>(
+    pub(super) fn withdraw<N: Nlri>(
         &mut self,
         except: Option<PeerId>,
-        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+        prefixes: impl ExactSizeIterator<Item = N>,
     ) {
         let max = usize::from(self.settings.max_message);
         self.everyone.write(except, |bytes, counters| withdraw(prefixes, max, bytes, counters));
     }
 
     /// Withdraws prefixes from one receiver.
-    pub(super) fn withdraw_from<F: Family>(
+    pub(super) fn withdraw_from<N: Nlri>(
         &mut self,
         peer: PeerId,
-        prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+        prefixes: impl ExactSizeIterator<Item = N>,
     ) {
         let max = usize::from(self.settings.max_message);
         let mut sink = Sink::new(self.to.iter().copied().filter(|receiver| receiver.peer == peer).collect());
@@ -118,8 +117,8 @@ impl<'a> Packer<'a> {
     }
 }
 
-fn withdraw<F: Family>(
-    prefixes: impl ExactSizeIterator<Item = Prefix<F>>,
+fn withdraw<N: Nlri>(
+    prefixes: impl ExactSizeIterator<Item = N>,
     max: usize,
     bytes: &mut Vec<u8>,
     counters: &mut Counters,

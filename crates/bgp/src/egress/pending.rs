@@ -5,12 +5,15 @@
 //! the same current paths, so a prefix that is pending in several of them has the same path.
 
 use super::Flush;
+use super::cohort::Cohort;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use crate::message::NONE;
 use crate::peer::PeerId;
 use ribtide_prefix::{Family, Map, Prefix, shrink_to_fit};
 use ribtide_wire::bgp::message::RefreshKind;
+use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
+use std::hash::Hash;
 
 /// The source of the path that was advertised to a cohort's members. All but that source have it: a
 /// peer is never sent its own path.
@@ -35,6 +38,62 @@ impl AdvertisedSource {
         (self < AdvertisedSource::UNKNOWN).then_some(PeerId(u32::from(self.0)))
     }
 }
+
+/// What a path is pending under: its prefix, or with it its path identifier, where members get several paths of a prefix
+/// (RFC 7911).
+pub(super) trait Key: Nlri + Eq + Ord + Hash {
+    /// The key of a path.
+    fn of(prefix: Prefix<Self::Family>, path_id: u32) -> Self;
+    /// The queue of a cohort for such keys.
+    fn queue(cohort: &Cohort) -> &PendingQueue<Self>;
+    /// The same, to change.
+    fn queue_mut(cohort: &mut Cohort) -> &mut PendingQueue<Self>;
+}
+
+impl<F: Family> Key for Prefix<F> {
+    fn of(prefix: Prefix<F>, _: u32) -> Prefix<F> {
+        prefix
+    }
+
+    fn queue(cohort: &Cohort) -> &PendingQueue<Prefix<F>> {
+        cohort.queues.get::<F>()
+    }
+
+    fn queue_mut(cohort: &mut Cohort) -> &mut PendingQueue<Prefix<F>> {
+        cohort.queues.get_mut::<F>()
+    }
+}
+
+impl<F: Family> Key for PathPrefix<F> {
+    fn of(prefix: Prefix<F>, path_id: u32) -> PathPrefix<F> {
+        PathPrefix { prefix, path_id }
+    }
+
+    fn queue(cohort: &Cohort) -> &PendingQueue<PathPrefix<F>> {
+        cohort.path_queues.get::<F>()
+    }
+
+    fn queue_mut(cohort: &mut Cohort) -> &mut PendingQueue<PathPrefix<F>> {
+        cohort.path_queues.get_mut::<F>()
+    }
+}
+
+/// Runs the same code for both kinds of keys of each family, with the kind as `$key`.
+macro_rules! for_each_key {
+    ($key:ident => $body:expr) => {
+        ribtide_prefix::for_each_family!(F => {
+            {
+                type $key = ribtide_prefix::Prefix<F>;
+                $body;
+            }
+            {
+                type $key = ribtide_wire::bgp::nlri::PathPrefix<F>;
+                $body;
+            }
+        })
+    };
+}
+pub(super) use for_each_key;
 
 /// A pending prefix.
 #[derive(Clone, Copy)]
@@ -71,13 +130,13 @@ enum Marks {
     End,
 }
 
-pub(super) struct PendingQueue<F: Family> {
-    pending: Map<Prefix<F>, Pending>,
+pub(super) struct PendingQueue<K> {
+    pending: Map<K, Pending>,
     /// Rises each time something is removed from `pending`.
     turn: u16,
     /// Announcements before `pending`, removed from it or dumped; no prefix twice. When complete,
     /// sorted by path and packed from the end. Paths are held.
-    outgoing: Vec<(Handle, Prefix<F>)>,
+    outgoing: Vec<(Handle, K)>,
     phase: Phase,
     /// Whether the members have everything that is not pending. Between joining and the end of the
     /// dumps they do not: they were sent nothing.
@@ -91,7 +150,7 @@ pub(super) struct PendingQueue<F: Family> {
     sent: Tally,
 }
 
-impl<F: Family> Default for PendingQueue<F> {
+impl<K: Key> Default for PendingQueue<K> {
     fn default() -> Self {
         PendingQueue {
             pending: Map::default(),
@@ -111,14 +170,14 @@ impl<F: Family> Default for PendingQueue<F> {
 /// each flush visits all of it.
 const KEEP: usize = 16 * 1024;
 
-impl<F: Family> PendingQueue<F> {
+impl<K: Key> PendingQueue<K> {
     /// The queue of joining members.
-    pub(super) fn joining() -> PendingQueue<F> {
+    pub(super) fn joining() -> PendingQueue<K> {
         PendingQueue { phase: Phase::Wanted, in_sync: false, end_of_rib: true, ..PendingQueue::default() }
     }
 
     /// The queue of a member that moves to another group and needs that group's table.
-    pub(super) fn moving(&self) -> PendingQueue<F> {
+    pub(super) fn moving(&self) -> PendingQueue<K> {
         if !self.in_sync {
             // It was sent nothing.
             return PendingQueue::joining();
@@ -145,21 +204,29 @@ impl<F: Family> PendingQueue<F> {
         self.moved
     }
 
+    /// Moved members may have a path of this key, which no table has.
+    pub(super) fn may_have(&mut self, key: K) {
+        if self.moved {
+            let unknown = Pending { advertised: AdvertisedSource::UNKNOWN, turn: self.turn, new: NONE };
+            self.pending.entry(key).or_insert(unknown);
+        }
+    }
+
     /// Whether members of both queues moved from another group and may wait for the table together.
-    pub(super) fn can_wait_with(&self, other: &PendingQueue<F>) -> bool {
-        let of = |q: &PendingQueue<F>| (q.phase, q.in_sync, q.moved, q.end_of_rib, q.marks);
+    pub(super) fn can_wait_with(&self, other: &PendingQueue<K>) -> bool {
+        let of = |q: &PendingQueue<K>| (q.phase, q.in_sync, q.moved, q.end_of_rib, q.marks);
         of(self) == of(other) && !matches!(self.phase, Phase::Dumping(_)) && self.outgoing.is_empty()
     }
 
     /// Merges the queue of a member that has just moved here; it brings no paths.
-    pub(super) fn wait_with(&mut self, other: PendingQueue<F>) {
+    pub(super) fn wait_with(&mut self, other: PendingQueue<K>) {
         for (prefix, pending) in other.pending {
             self.pending.entry(prefix).or_insert(pending);
         }
     }
 
     /// A copy for members that leave the cohort.
-    pub(super) fn copy(&self, paths: &mut Paths) -> PendingQueue<F> {
+    pub(super) fn copy(&self, paths: &mut Paths) -> PendingQueue<K> {
         self.pending.values().for_each(|p| paths.hold(p.new));
         self.outgoing.iter().for_each(|(handle, _)| paths.hold(*handle));
         PendingQueue {
@@ -285,13 +352,7 @@ impl<F: Family> PendingQueue<F> {
     }
 
     /// The best path of a prefix changed from `had` to `new`.
-    pub(super) fn change(
-        &mut self,
-        prefix: Prefix<F>,
-        advertised: AdvertisedSource,
-        new: Handle,
-        paths: &mut Paths,
-    ) {
+    pub(super) fn change(&mut self, prefix: K, advertised: AdvertisedSource, new: Handle, paths: &mut Paths) {
         use hashbrown::hash_map::Entry;
         match self.pending.entry(prefix) {
             Entry::Occupied(mut entry) => {
@@ -319,7 +380,7 @@ impl<F: Family> PendingQueue<F> {
 
     /// A dumped best path of a prefix; [`NONE`] when the group does not get it. A pending change is
     /// newer.
-    pub(super) fn dump_item(&mut self, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+    pub(super) fn dump_item(&mut self, prefix: K, new: Handle, paths: &mut Paths) {
         if self.moved {
             // A moved member's entry means only that a withdrawal may be needed.
             paths.hold(new);
@@ -335,15 +396,15 @@ impl<F: Family> PendingQueue<F> {
     }
 
     /// Whether both queues' members may share one although they were sent different routes.
-    pub(super) fn can_coalesce(&self, other: &PendingQueue<F>) -> bool {
-        let settled = |queue: &PendingQueue<F>| {
+    pub(super) fn can_coalesce(&self, other: &PendingQueue<K>) -> bool {
+        let settled = |queue: &PendingQueue<K>| {
             queue.in_sync && !queue.moved && !matches!(queue.phase, Phase::Dumping(_))
         };
         settled(self) && settled(other) && self.end_of_rib == other.end_of_rib && self.marks == other.marks
     }
 
     /// Merges the queue of members at another position: all get what any of them lacks.
-    pub(super) fn coalesce(&mut self, mut other: PendingQueue<F>, paths: &mut Paths) {
+    pub(super) fn coalesce(&mut self, mut other: PendingQueue<K>, paths: &mut Paths) {
         self.put_back(paths);
         other.put_back(paths);
         self.count_pending(paths, 1);
@@ -381,14 +442,14 @@ impl<F: Family> PendingQueue<F> {
 }
 
 /// Removal of pending changes.
-impl<F: Family> PendingQueue<F> {
+impl<K: Key> PendingQueue<K> {
     /// Packs about `budget` prefixes, those of one path together.
     pub(super) fn flush(&mut self, what: Flush, packer: &mut Packer<'_>, paths: &mut Paths, budget: usize) {
         if self.phase != Phase::Live {
             return;
         }
         if self.marks == Marks::Begin {
-            packer.refresh_mark(F::AFI, RefreshKind::Begin);
+            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::Begin);
             self.marks = Marks::Table;
         }
         if self.outgoing.is_empty() && what != Flush::Begun {
@@ -413,11 +474,11 @@ impl<F: Family> PendingQueue<F> {
         }
         if self.end_of_rib && self.outgoing.is_empty() {
             self.end_of_rib = false;
-            packer.end_of_rib(F::AFI);
+            packer.end_of_rib(K::Family::AFI);
         }
         if self.marks == Marks::End && self.outgoing.is_empty() {
             self.marks = Marks::None;
-            packer.refresh_mark(F::AFI, RefreshKind::End);
+            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::End);
         }
     }
 
@@ -431,8 +492,8 @@ impl<F: Family> PendingQueue<F> {
     /// announcements sorted.
     fn take(&mut self, all: bool, packer: &mut Packer<'_>, paths: &Paths) {
         // For all but a source; for a source alone.
-        let mut withdrawn: Vec<(AdvertisedSource, Prefix<F>)> = Vec::new();
-        let mut withdrawn_from: Vec<(PeerId, Prefix<F>)> = Vec::new();
+        let mut withdrawn: Vec<(AdvertisedSource, K)> = Vec::new();
+        let mut withdrawn_from: Vec<(PeerId, K)> = Vec::new();
         let count = self.pending.len();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
@@ -440,7 +501,7 @@ impl<F: Family> PendingQueue<F> {
         let mut ripe = vec![false; if all { 0 } else { paths.numbers() }];
         let waited = self.pending.values().filter(|p| !all && p.turn != turn && p.new != NONE);
         waited.for_each(|p| ripe[p.new as usize] = true);
-        let ripe = |_: &Prefix<F>, p: &mut Pending| {
+        let ripe = |_: &K, p: &mut Pending| {
             all || p.turn != turn || ripe.get(p.new as usize).is_some_and(|ripe| *ripe)
         };
         for (prefix, Pending { advertised, new, .. }) in self.pending.extract_if(ripe) {
@@ -499,7 +560,7 @@ impl<F: Family> PendingQueue<F> {
 
 /// Sorts by path, then by prefix, so that output does not depend on sharding. Paths have numbers
 /// below `numbers`.
-fn sort<F: Family>(items: &mut Vec<(Handle, Prefix<F>)>, numbers: usize) {
+fn sort<K: Key>(items: &mut Vec<(Handle, K)>, numbers: usize) {
     if numbers > 4 * items.len() {
         items.sort_unstable();
         return;

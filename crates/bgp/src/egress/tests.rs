@@ -1,12 +1,13 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
+mod add_path;
 mod limits;
 mod refresh;
 mod scope;
 
 use super::*;
 use crate::attr::AttrSet;
-use crate::message::{Change, Changes, NONE};
+use crate::message::{BestPath, Change, Changes, NONE};
 use crate::peer::{FamilySet, NextHopRule, PeerKind};
 use proptest::prelude::*;
 use ribtide_policy::{
@@ -17,7 +18,7 @@ use ribtide_prefix::{AnyPrefix, Families, Prefix};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
-use ribtide_wire::bgp::{AsPath, build};
+use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -212,6 +213,15 @@ fn joined(infos: &[PeerInfo]) -> Worker {
     }
     assert!(!worker.flush(Flush::All, 1000, &mut Vec::new()));
     worker
+}
+
+/// What the page of a member's Adj-RIB-Out with this prefix has.
+fn paged(worker: &mut Worker, peer: PeerId, prefix: AnyPrefix, best: &BestPath) -> Option<Advertised> {
+    let page = match prefix {
+        AnyPrefix::V4(prefix) => worker.adj_rib_out(peer, &[(prefix, best.clone())]),
+        AnyPrefix::V6(prefix) => worker.adj_rib_out(peer, &[(prefix, best.clone())]),
+    };
+    page?.pop()?
 }
 
 fn flushed(worker: &mut Worker) -> Vec<Write> {
@@ -502,7 +512,7 @@ fn explanation_has_reasons_as_sentences() {
         ]
     );
     let best = BestPath { attrs: plain(), source: PeerId(10) };
-    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best);
+    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best, &RankedBatch::default());
     let sent = |e: &Export| (e.members, e.sent);
     // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
     // the one without IPv4 next hop; the client and the other external one with the policy.
@@ -969,8 +979,12 @@ impl Harness {
                 });
                 counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
                 prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
-                let derived = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
-                prop_assert_eq!(derived.is_some(), table.routes.contains_key(&prefix));
+                // Both views of the Adj-RIB-Out are what the member holds.
+                let explained = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
+                let paged = best.and_then(|b| paged(&mut self.worker, info.id, prefix, b));
+                prop_assert_eq!(&explained, &paged);
+                let derived = paged.map(|a| (a.attributes, a.next_hop));
+                prop_assert_eq!(derived.as_ref(), table.routes.get(&prefix));
             }
             prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);
         }

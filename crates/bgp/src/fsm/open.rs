@@ -43,6 +43,8 @@ pub struct Settings {
     pub long_lived: Option<u32>,
     /// Of the families that we offer, those in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
+    /// Those in which we can send several.
+    pub add_path_send: FamilySet,
 }
 
 /// Restarts of ours, as OPEN tells a peer of them (RFC 4724 section 3).
@@ -85,6 +87,8 @@ pub struct Negotiated {
     pub long_lived: Option<PeerLongLived>,
     /// The families in which the peer sends path identifiers (RFC 7911 section 4).
     pub path_ids: FamilySet,
+    /// The families in which we send path identifiers.
+    pub sent_path_ids: FamilySet,
 }
 
 /// The long-lived graceful restart capability of a peer, as far as it concerns the session.
@@ -216,10 +220,10 @@ impl Settings {
             afi: afi as u16,
             safi: Safi::Unicast as u8,
             receive: self.families.and(self.add_path_receive).has(afi),
-            send: false,
+            send: self.families.and(self.add_path_send).has(afi),
         });
         let mut buf = Vec::new();
-        if add_path.iter().any(|family| family.receive) {
+        if add_path.iter().any(|family| family.receive || family.send) {
             capabilities.push(Capability::AddPath(AddPath::new(&add_path, &mut buf)));
         }
         let mut message = Vec::with_capacity(64);
@@ -269,7 +273,7 @@ impl Settings {
         let mut multiprotocol = false;
         let mut roles = Vec::new();
         let mut restart = None;
-        let mut path_ids = FamilySet::default();
+        let (mut path_ids, mut sent_path_ids) = (FamilySet::default(), FamilySet::default());
         let (mut four_octet_as, mut extended_message) = (false, false);
         let (mut route_refresh, mut enhanced_refresh) = (false, false);
         let mut long_lived = None;
@@ -293,9 +297,10 @@ impl Settings {
                 Capability::LongLivedRestart(theirs) => long_lived = Some(theirs),
                 // Of several for a family the last counts.
                 Capability::AddPath(add_path) => {
-                    for AddPathFamily { afi, safi, send, .. } in add_path.families() {
+                    for AddPathFamily { afi, safi, send, receive } in add_path.families() {
                         if let (Some(afi), 1) = (Afi::from_u16(afi), safi) {
                             path_ids.set(afi, send);
+                            sent_path_ids.set(afi, receive);
                         }
                     }
                 }
@@ -333,6 +338,7 @@ impl Settings {
                 .zip(self.long_lived)
                 .map(|(theirs, most)| PeerLongLived::new(theirs, families, most)),
             path_ids: families.and(self.add_path_receive).and(path_ids),
+            sent_path_ids: families.and(self.add_path_send).and(sent_path_ids),
         })
     }
 
@@ -382,6 +388,7 @@ mod tests {
             own_restart: None,
             long_lived: None,
             add_path_receive: FamilySet::default(),
+            add_path_send: FamilySet::default(),
         }
     }
 
@@ -431,6 +438,7 @@ mod tests {
             }),
             long_lived: None,
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         assert_eq!(n, expected);
     }
@@ -636,6 +644,21 @@ mod tests {
             };
             parsed.capabilities().find_map(of)
         };
+        let sender = |families, add_path_receive, add_path_send| Settings {
+            add_path_send,
+            ..ours(families, add_path_receive)
+        };
+        for (ours, received, sent_path_ids) in [
+            (sender(both, none, both), &[(1, 1, true, false), (2, 1, true, true)][..], both),
+            (sender(both, both, ipv4), &[(1, 1, true, true), (2, 1, true, true)], ipv4),
+            (sender(ipv4, none, both), &[(1, 1, true, false), (2, 1, true, false)], ipv4),
+            (sender(both, none, both), &[(1, 1, false, true), (2, 1, false, true)], none),
+            (ours(both, both), &[(1, 1, true, true)], none),
+        ] {
+            assert_eq!(negotiate(&ours, &open(received)).unwrap().sent_path_ids, sent_path_ids);
+        }
+        assert_eq!(offered(&sender(both, ipv4, both)), Some(vec![(1, true, true), (2, false, true)]));
+        assert_eq!(offered(&sender(ipv4, none, both)), Some(vec![(1, false, true)]));
         assert_eq!(offered(&ours(both, both)), Some(vec![(1, true, false), (2, true, false)]));
         assert_eq!(offered(&ours(ipv4, both)), Some(vec![(1, true, false)]));
         assert_eq!(offered(&ours(both, none)), None);

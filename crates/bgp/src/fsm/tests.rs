@@ -24,6 +24,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         own_restart: None,
         long_lived: None,
         add_path_receive: FamilySet::default(),
+        add_path_send: FamilySet::default(),
     }
 }
 

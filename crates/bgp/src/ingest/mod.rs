@@ -27,7 +27,7 @@ use import::Import;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
 pub use received::ReceivedView;
-use received::{Received, origin_of};
+use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
 use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family};
@@ -209,10 +209,12 @@ impl Ingest {
             return refuse(Refusal::Martian, routes.withdraw_all(martians));
         }
         let source = info.source();
-        let validation = settings
-            .import
-            .tests_validity()
-            .then(|| Validation { vrps, origin: origin_of(content.attributes(), info.egress.local_asn) });
+        let validation = settings.import.tests_rpki().then(|| {
+            let attributes = content.attributes();
+            let rule = context.path_rule().filter(|_| settings.import.tests_path());
+            let path = rule.map(|rule| vrps.aspas().verify(path_of(attributes), &rule));
+            Validation { vrps, origin: origin_of(attributes, info.egress.local_asn), path }
+        });
         let mut result =
             import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
         let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {

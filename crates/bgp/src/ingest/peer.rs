@@ -7,6 +7,7 @@ use super::refresh::Refreshed;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Afi, Families, for_each_family};
+use ribtide_rpki::{Direction, PathRule};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attribute, code, number, router_ids};
 use ribtide_wire::bgp::role::Role;
@@ -66,7 +67,7 @@ impl IngestSettings {
 
     /// Whether routes before import policy are kept.
     pub fn keeps_received(&self) -> bool {
-        self.keep_received || self.import.tests_validity()
+        self.keep_received || self.import.tests_rpki()
     }
 
     /// Whether a change from these settings to `new` needs nothing from the peer: the routes before import
@@ -117,6 +118,8 @@ pub(super) struct Context {
     first_as: u32,
     /// Our role, and the peer's AS.
     role: Option<(Role, u32)>,
+    /// Whether the peer is of another AS, outside of our confederation.
+    is_external: bool,
 }
 
 impl IngestPeer {
@@ -203,6 +206,7 @@ impl Context {
             cluster_id: info.egress.cluster_id,
             allow_own_as: settings.allow_own_as,
             role: settings.role.map(|role| (role, info.asn)),
+            is_external: info.kind.is_external(),
             first_member_as: if info.kind == PeerKind::Confederation { info.asn } else { 0 },
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
         }
@@ -241,6 +245,19 @@ impl Context {
             _ => {}
         }
         Ok(())
+    }
+
+    /// How paths of the peer are verified (draft-ietf-sidrops-aspa-verification section 6): an external one towards which
+    /// we have a role, which tells the direction.
+    pub(super) fn path_rule(&self) -> Option<PathRule> {
+        let (role, asn) = self.role.filter(|_| self.is_external)?;
+        let (direction, first_as) = match role {
+            Role::Customer => (Direction::Downstream, Some(asn)),
+            Role::Provider | Role::Peer | Role::RouteServer => (Direction::Upstream, Some(asn)),
+            // A route server does not add itself (RFC 7947 section 2.2.2.1).
+            Role::RouteServerClient => (Direction::Upstream, None),
+        };
+        Some(PathRule { direction, first_as, prepended: self.prepended_as })
     }
 
     /// The AS that is prepended to received paths.

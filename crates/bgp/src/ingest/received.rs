@@ -12,11 +12,11 @@
 
 use super::batches;
 use super::max_prefixes::Admission;
-use super::{Ingest, IngestPeer, SessionNlri, ShardBatches};
+use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Route, Validation};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family, per_family};
-use ribtide_rpki::{ChangedPrefixes, Origin, Validity, Vrps};
+use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
 use ribtide_wire::bgp::nlri::PathPrefix;
@@ -131,9 +131,9 @@ impl Received {
         self.pending = Some(Pending { changed: Arc::default(), before: None, cursors: Families::default() });
     }
 
-    /// The table of payloads changed: routes at or below `changed` whose state is another than `before` are
-    /// evaluated again.
-    fn evaluate_changed(&mut self, before: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
+    /// The table of payloads changed: routes at or below `changed`, or of `all` prefixes, whose state is another than
+    /// `before` are evaluated again.
+    fn evaluate_changed(&mut self, before: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>, all: bool) {
         if self.pending.is_some() {
             // Which routes have results of which table is no longer known.
             return self.evaluate_all();
@@ -141,7 +141,7 @@ impl Received {
         let mut cursors: Families<Cursors> = Families::default();
         for_each_family!(F => {
             let prefixes = changed.get::<F>().len();
-            cursors.get_mut::<F>().whole = prefixes > 0 && prefixes >= self.len::<F>();
+            cursors.get_mut::<F>().whole = all || (prefixes > 0 && prefixes >= self.len::<F>());
         });
         self.pending = Some(Pending { changed: changed.clone(), before: Some(before.clone()), cursors });
     }
@@ -193,11 +193,18 @@ impl IngestPeer {
 
     /// The table of payloads changed: kept routes at or below `changed` whose state is another than
     /// `before` are evaluated again with [`Ingest::evaluate_again`].
-    pub fn validate_again(&mut self, before: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>) {
-        if self.settings.import.tests_validity()
-            && let Some(received) = &mut self.received
-        {
-            received.evaluate_changed(before, changed);
+    /// With other ASPA records these are all routes with another state of their path.
+    pub fn validate_again(
+        &mut self,
+        before: &Arc<Vrps>,
+        after: &Vrps,
+        changed: &Arc<Families<ChangedPrefixes>>,
+    ) {
+        let IngestSettings { import, .. } = &self.settings;
+        let paths = import.tests_path() && !after.has_same_aspas(before);
+        let prefixes = import.tests_validity() && !(changed.v4.is_empty() && changed.v6.is_empty());
+        if let Some(received) = self.received.as_mut().filter(|_| paths || prefixes) {
+            received.evaluate_changed(before, changed, paths);
         }
     }
 
@@ -241,28 +248,41 @@ impl Ingest {
         budget: &mut usize,
     ) {
         let afi = N::Family::AFI;
-        let IngestPeer { info, settings, accepted, received, counters, .. } = peer;
+        let IngestPeer { info, settings, accepted, received, counters, context, refreshed: _ } = peer;
         let Some(received) = received else { return };
+        let rule = context.path_rule().filter(|_| settings.import.tests_path());
         let Some(before) = received.pending.as_ref().map(|pending| pending.before.clone()) else { return };
         let local_asn = info.egress.local_asn;
         let mut routes = Admission::<N> { info, accepted: accepted.get_mut().as_mut(), out };
         // Neighbours often share attributes and results.
         let (mut run, mut last): (Vec<N>, Option<AttrSet>) = (Vec::new(), None);
+        // The last verified path: neighbours share attributes, too.
+        let mut verified: Option<(AttrSet, PathStates)> = None;
         while let Some((route, attrs)) = received.next::<N>(budget) {
             let prefix = route.prefix();
             let Ingest { recent, import, content, vrps, .. } = self;
             let origin = origin_of(attrs.bytes(), local_asn);
-            if before
-                .as_ref()
-                .is_some_and(|before| before.validate(prefix, origin) == vrps.validate(prefix, origin))
-            {
+            let path = rule.map(|rule| match &verified {
+                Some((of, states)) if batches::same(Some(of), Some(&attrs)) => *states,
+                _ => {
+                    let states = PathStates::new(&attrs, &rule, before.as_deref(), vrps);
+                    verified = Some((attrs.clone(), states));
+                    states
+                }
+            });
+            let is_same = |before: &Arc<Vrps>| {
+                path.is_none_or(|path| path.before == Some(path.now))
+                    && before.validate(prefix, origin) == vrps.validate(prefix, origin)
+            };
+            if before.as_ref().is_some_and(is_same) {
                 continue;
             }
+            let path = path.map(|path| path.now);
             counters.evaluated_again += 1;
             let next_hop = attrs.next_hop();
             content.begin(next_hop);
             attrs.attributes().for_each(|attribute| content.push(&attribute));
-            let validation = Some(Validation { vrps, origin });
+            let validation = Some(Validation { vrps, origin, path });
             let source = info.source();
             let mut result =
                 import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
@@ -288,10 +308,32 @@ fn send<N: SessionNlri>(routes: &mut Admission<'_, N>, attrs: Option<&AttrSet>, 
     }
 }
 
+/// The states of a path before and after a change of the ASPA records.
+#[derive(Clone, Copy)]
+struct PathStates {
+    /// `None`: results may differ for other reasons.
+    before: Option<PathState>,
+    now: PathState,
+}
+
+impl PathStates {
+    fn new(attrs: &AttrSet, rule: &PathRule, before: Option<&Vrps>, now: &Vrps) -> PathStates {
+        let state = |vrps: &Vrps| vrps.aspas().verify(path_of(attrs.bytes()), rule);
+        let now_state = state(now);
+        let before = before.map(|before| if before.has_same_aspas(now) { now_state } else { state(before) });
+        PathStates { before, now: now_state }
+    }
+}
+
 /// The origin of a route with these attributes, in canonical form.
 pub(super) fn origin_of(attributes: &[u8], local_asn: u32) -> Origin {
+    Origin::of(path_of(attributes), local_asn)
+}
+
+/// The AS path of a route with these attributes, in canonical form.
+pub(super) fn path_of(attributes: &[u8]) -> AsPath<'_> {
     let path = Attributes::new(attributes).find(|attribute| attribute.code == code::AS_PATH);
-    Origin::of(AsPath::new(path.map_or(&[], |attribute| attribute.value)), local_asn)
+    AsPath::new(path.map_or(&[], |attribute| attribute.value))
 }
 
 /// A route before import policy, and what the policy says of it now.
@@ -305,6 +347,8 @@ pub struct ReceivedView {
     pub attrs: AttrSet,
     /// The validation state.
     pub validity: Validity,
+    /// The verification state of the path, of a neighbour towards which we have a role.
+    pub path: Option<PathState>,
     /// Whether the policy accepts it.
     pub accepted: bool,
     /// A sentence for each tried statement of the policy; the last one decided.
@@ -317,12 +361,14 @@ impl Ingest {
         let prefix = kept.prefix();
         let IngestPeer { info, settings, .. } = peer;
         let origin = origin_of(attrs.bytes(), info.egress.local_asn);
+        let rule = peer.context.path_rule();
+        let path = rule.map(|rule| self.vrps.aspas().verify(path_of(attrs.bytes()), &rule));
         let route = Route {
             attributes: attrs.bytes(),
             next_hop: attrs.next_hop(),
             afi: N::Family::AFI,
             source: info.source(),
-            validation: Some(Validation { vrps: &self.vrps, origin }),
+            validation: Some(Validation { vrps: &self.vrps, origin, path }),
         };
         let (changes, reasons) = settings.import.explain(&route, prefix.any());
         let validity = self.vrps.validate(prefix, origin);
@@ -331,6 +377,7 @@ impl Ingest {
             path_id: N::HAS_PATH_ID.then(|| kept.path_id()),
             attrs: attrs.clone(),
             validity,
+            path,
             accepted: changes.is_some(),
             reasons,
         }

@@ -1,11 +1,17 @@
 //! The effects of handled messages, in the order of events.
 
 use crate::attr::AttrSet;
-use crate::message::{BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, TrackedNextHop};
+use crate::message::{
+    BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
+};
 use crate::peer::{FeedKind, PeerId};
 use ribtide_prefix::{Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
+
+/// Ranked paths in a batch, at most, but those of its last change: about as many bytes as a batch of best paths has. The
+/// queue of a worker is bounded in batches.
+const RANKED_BATCH_MAX: usize = 8192;
 
 /// Collects the effects of one or more messages; [`ShardOut::take`] hands them over. Batches grow until then.
 #[derive(Default)]
@@ -41,7 +47,9 @@ pub(super) type Others = Map<(usize, PeerId), u32>;
 pub enum ToEgress {
     /// Changes, for every worker.
     All(BestBatch),
-    /// A part of a dump, always [`EgressIn::Dump`], for the worker that requested it.
+    /// Changes of ranked paths, for the workers that need these.
+    Ranked(RankedBatch),
+    /// A part of a dump, [`EgressIn::Dump`] or [`EgressIn::RankedDump`], for the worker that requested it.
     One(u32, EgressIn),
 }
 
@@ -83,7 +91,7 @@ impl ShardOut {
             self.effects.egress.push(ToEgress::All(BestBatch::default()));
         }
         match self.effects.egress.last_mut() {
-            Some(ToEgress::All(batch)) => index(&mut self.others, batch, attrs, source, noted),
+            Some(ToEgress::All(batch)) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
             _ => NONE,
         }
     }
@@ -95,6 +103,26 @@ impl ShardOut {
         if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
             batch.changes.get_mut::<F>().push(Change { prefix, old, new });
         }
+    }
+
+    /// The batch of ranked paths for more changes, and its indices of paths of other sources.
+    pub(super) fn ranked(&mut self) -> Option<(&mut RankedBatch, &mut Others)> {
+        let has_room = |batch: &RankedBatch| batch.ranked.len() < RANKED_BATCH_MAX;
+        if !matches!(self.effects.egress.last(), Some(ToEgress::Ranked(batch)) if has_room(batch)) {
+            self.others.clear();
+            self.effects.egress.push(ToEgress::Ranked(RankedBatch::default()));
+        }
+        self.len += 1;
+        match self.effects.egress.last_mut() {
+            Some(ToEgress::Ranked(batch)) => Some((batch, &mut self.others)),
+            _ => None,
+        }
+    }
+
+    /// Adds a part of a dump of ranked paths.
+    pub(super) fn ranked_dump(&mut self, worker: u32, token: u64, batch: RankedBatch, last: bool) {
+        self.len += batch.changes.v4.len() + batch.changes.v6.len();
+        self.effects.egress.push(ToEgress::One(worker, EgressIn::RankedDump { token, batch, last }));
     }
 
     /// Whether a RIB manager tracks next hops.
@@ -145,7 +173,7 @@ impl ShardOut {
     }
 }
 
-/// The index of a path in `batch`; adds the path if it is new there.
+/// The index of a path in those of a batch; adds the path if it is new there.
 ///
 /// A batch keeps its sets alive, so an address names one set. The first path with a set is noted
 /// beside the set, and a check against the batch shows whether the note holds. Only paths of other
@@ -153,16 +181,16 @@ impl ShardOut {
 /// twice, which costs one entry.
 pub(super) fn index(
     others: &mut Others,
-    batch: &mut BestBatch,
+    paths: &mut Vec<BestPath>,
     attrs: &AttrSet,
     source: PeerId,
     noted: &mut u32,
 ) -> u32 {
-    let first = batch.paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
+    let first = paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
     let first = first.map(|path| path.source);
     let mut join = || {
-        batch.paths.push(BestPath { attrs: attrs.clone(), source });
-        (batch.paths.len() - 1) as u32
+        paths.push(BestPath { attrs: attrs.clone(), source });
+        (paths.len() - 1) as u32
     };
     match first {
         Some(first) if first == source => *noted,

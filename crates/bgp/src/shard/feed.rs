@@ -26,7 +26,7 @@ pub(super) type Fed = Option<FeedSet>;
 impl Core {
     /// Whether the feed has more than the best path.
     fn feeds_several(&self, out: &ShardOut) -> bool {
-        self.options.forwards_by_several() && out.feeds()
+        self.several && out.feeds()
     }
 
     /// Notes the last feed of a route, for [`Core::feed`]. Call it before the paths of the route
@@ -135,7 +135,10 @@ impl Core {
         out: &mut ShardOut,
     ) -> bool {
         let (before, after) = (self.fed.take(), new.map(|_| self.assign(route)));
-        let news = again || before != after;
+        // Shares of the last feed are not known while they are computed otherwise than before.
+        let several = |fed: &Fed| fed.as_ref().is_some_and(|set| set.next_hops.len() > 1);
+        let unsure = self.shares_changed && (several(&before) || several(&after));
+        let news = again || unsure || before != after;
         if news {
             out.feed_set(route.prefix(), after.as_ref());
         }

@@ -26,6 +26,8 @@
 //!   or no next hop resolves. An advertised path is withdrawn when its prefix becomes blocked, and
 //!   advertised when the block ends.
 //!
+//! - **All paths of a prefix wait together**, where workers get more than the best ([`super::ranked`]).
+//!
 //! At most [`FENCES_MAX`] fences are unconfirmed. Later changes share the next fence, which lists a
 //! prefix once. So a dataplane that stands still costs memory by prefix, not by change.
 
@@ -69,7 +71,8 @@ impl Gate {
         self.0 & WAITS != 0
     }
 
-    fn advertises_former(self) -> bool {
+    /// Whether a path other than the best one is advertised.
+    pub(super) fn advertises_former(self) -> bool {
         self.0 & ADVERTISED != 0
     }
 
@@ -253,6 +256,7 @@ impl Shard {
         }
         core.gates.count(before, after);
         route.gate = after;
+        core.ranked.note(prefix);
     }
 
     /// Advertises some of the confirmed prefixes, at most [`STEP`].
@@ -307,6 +311,7 @@ impl Core {
         }
         self.gates.count(route.gate, after);
         route.gate = after;
+        self.ranked.note(route.prefix());
     }
 
     /// Advertises the best path of a route in any state.
@@ -376,6 +381,7 @@ impl Core {
         out: &mut ShardOut,
     ) {
         let prefix = route.prefix();
+        self.ranked.note(prefix);
         let Some(best) = self.best_of(route) else {
             if advertised && self.has_unknown(route) {
                 route.gate = Gate::HELD;

@@ -54,5 +54,6 @@ impl Core {
         self.changed(route, Some(old), Some(new), out);
         self.release::<F>(gone);
         self.attrs.release_ref(attrs);
+        self.ranked.note(route.prefix());
     }
 }

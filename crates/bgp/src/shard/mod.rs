@@ -18,6 +18,7 @@ mod moves;
 mod next_hops;
 mod paths;
 mod query;
+mod ranked;
 mod refresh;
 mod route;
 mod scans;
@@ -30,7 +31,7 @@ pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, ShardOut, ToEgress};
 pub use moves::Moved;
 pub use paths::Part;
-pub use query::{Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
@@ -73,10 +74,16 @@ per_family! {
 /// Everything except the tables: sessions, attribute sets, paths and options.
 struct Core {
     options: DecisionOptions,
+    /// Whether forwarding uses, or last used, more paths of a prefix than the best one. It stays until every route has
+    /// been selected again after a change of the options.
+    several: bool,
+    /// Shares of traffic are computed otherwise than they were, until every route has been selected again.
+    shares_changed: bool,
     sessions: Sessions,
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
+    ranked: ranked::RankedLists,
     refreshes: Refreshes,
     /// The last feed of the current route, with multipath or backup paths.
     fed: Fed,
@@ -126,11 +133,14 @@ impl Shard {
         Shard {
             tables: Families { v4: tables(&seed), v6: tables(&seed) },
             core: Core {
+                several: options.forwards_by_several(),
+                shares_changed: false,
                 options,
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone(), tracks),
                 paths: PathStore::default(),
                 gates: Gates::default(),
+                ranked: ranked::RankedLists::default(),
                 refreshes: Refreshes::default(),
                 fed: None,
                 unanswered: scans::Unanswered::default(),
@@ -161,7 +171,12 @@ impl Shard {
             ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
             ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
             ShardIn::Routes(batch) => self.routes(&batch, out),
-            ShardIn::Dump(request) => self.work.dump(request),
+            ShardIn::Dump(request) => {
+                if request.ranked {
+                    self.begin_ranked();
+                }
+                self.work.dump(request);
+            }
             ShardIn::NextHops(states) => self.next_hops(&states, out),
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
@@ -171,10 +186,23 @@ impl Shard {
         self.core.clear_out(out);
     }
 
+    /// Selects by other options from now on, and every route again in steps.
+    pub fn set_options(&mut self, options: DecisionOptions) {
+        let core = &mut self.core;
+        if core.options == options {
+            return;
+        }
+        core.several |= options.forwards_by_several();
+        core.shares_changed |= core.options.link_bandwidth != options.link_bandwidth;
+        core.options = options;
+        self.work.reoption();
+    }
+
     /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
     pub fn shrink_to_fit(&mut self) {
         for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
         self.core.attrs.shrink_to_fit();
+        self.core.ranked.shrink_to_fit();
         self.numbers = Vec::new();
     }
 
@@ -646,6 +674,7 @@ impl Core {
             let mut route = Route::new(prefix, path, usable);
             self.changed(&mut route, None, Some(SelectedPath { path, usable }), out);
             table.insert(spot.hash, route);
+            self.ranked.note(prefix);
             self.sessions.counts::<F>(path.session).paths += 1;
             return true;
         };
@@ -688,13 +717,14 @@ impl Core {
             Effect::Take => route.set_selected(route.len() - 1, true),
             Effect::Rescan => self.decide(route),
         }
-        if effect != Effect::Keep || self.options.forwards_by_several() {
+        if effect != Effect::Keep || self.several {
             let new = self.selected_of(route);
             self.changed(route, Some(old), Some(new), out);
         }
         if let Some(gone) = gone {
             self.release::<F>(gone);
         }
+        self.ranked.note(prefix);
         true
     }
 
@@ -714,6 +744,7 @@ impl Core {
         let counts = self.sessions.counts::<F>(session);
         (counts.paths, counts.best) = (counts.paths + 1, counts.best + best);
         route.set_session(&mut self.paths, at, session);
+        self.ranked.note(route.prefix());
         true
     }
 
@@ -790,6 +821,7 @@ impl Core {
         self.changed(route, Some(old), new, out);
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.release::<F>(gone);
+        self.ranked.note(route.prefix());
         left
     }
 
@@ -805,6 +837,7 @@ impl Core {
         self.decide(route);
         let new = self.selected_of(route);
         self.changed(route, Some(old), Some(new), out);
+        self.ranked.note(route.prefix());
         if self.has_unknown(route) {
             self.unanswered.push(route.prefix());
         }

@@ -19,6 +19,7 @@
 
 use super::cut::Cut;
 use super::paths::Path;
+use super::ranked::List;
 use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
@@ -46,6 +47,9 @@ pub struct Moved {
     routes: Families<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
+    /// Whether workers get ranked paths, and the lists that they know.
+    ranked: bool,
+    lists: Families<Lists>,
     /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
     refreshed: Vec<(u16, AnyPrefix, u32)>,
 }
@@ -55,6 +59,11 @@ pub struct Moved {
 type MovedSet = (AttrSet, u32, Option<AnyPrefix>);
 
 per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
+
+per_family!(
+    #[derive(Debug)]
+    struct Lists<F> = Vec<(Prefix<F>, List)>
+);
 
 per_family! {
     /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
@@ -74,6 +83,8 @@ impl Moved {
             paths: Vec::new(),
             routes: Families::default(),
             gated: Families::default(),
+            ranked: false,
+            lists: Families::default(),
             refreshed: Vec::new(),
         }
     }
@@ -131,7 +142,7 @@ impl Shard {
     /// the part first, with effects in `out`. The move itself reports only next hops that went out
     /// of use. Tables keep their memory until [`Shard::shrink_table`].
     pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
-        let mut moved = Moved::new(logical);
+        let mut moved = Moved { ranked: self.core.ranked.is_on(), ..Moved::new(logical) };
         let mut sessions = Map::default();
         let mut left = paths.max(1);
         for_each_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
@@ -164,6 +175,7 @@ impl Shard {
         }
         self.work_on::<F>(moved.logical, from, end, out);
         let Shard { tables, core, .. } = self;
+        let mut lists = core.take_lists::<F>(logical, from, end, out);
         let routes = tables.get_mut::<F>()[logical].drain(from, end);
         let (mut hops, mut gone, mut gated) = (Vec::new(), Vec::new(), Vec::new());
         for route in &routes {
@@ -200,12 +212,20 @@ impl Shard {
             }
             route.clear(&mut core.paths);
         }
+        let listed: Vec<Path> = lists.iter().flat_map(|(_, list)| list.iter().copied()).collect();
+        for path in lists.iter_mut().flat_map(|(_, list)| list) {
+            hops.push(core.attrs.hop_number(path.attrs));
+            let attrs = moved.index(path.attrs, core);
+            *path = Path { attrs, session: moved.session(path.session, sessions, core), ..*path };
+        }
+        *moved.lists.get_mut::<F>() = lists;
         hops.sort_unstable();
         hops.dedup();
         moved.next_hops.extend(hops.into_iter().flat_map(|hop| core.attrs.hops.known(hop)));
         // The state of a next hop is removed with its last path, so release follows the notes.
         gone.into_iter().for_each(|path| core.release::<F>(path));
         gated.into_iter().for_each(|advertised| core.release_advertised(advertised));
+        core.release_moved_list(&listed);
     }
 
     /// Adopts a part of a logical shard. Reports next hops that came into use, and changes only
@@ -220,9 +240,14 @@ impl Shard {
             mut paths,
             mut routes,
             mut gated,
+            ranked,
+            mut lists,
             refreshed,
             end: _,
         } = moved;
+        if ranked {
+            self.begin_ranked();
+        }
         let sessions: Vec<u16> = sessions.into_iter().map(|info| self.number(info, out)).collect();
         for (next_hop, state) in next_hops {
             let news = self.core.attrs.hops.learn(next_hop, state);
@@ -242,6 +267,10 @@ impl Shard {
                 self.take(logical, prefix, of_route, selected);
                 rest = others;
             }
+        });
+        for_each_family!(F => for (prefix, mut list) in std::mem::take(lists.get_mut::<F>()) {
+            list.iter_mut().for_each(|path| *path = here(*path));
+            self.core.take_list(prefix, &list);
         });
         for (session, prefix, path_id) in refreshed {
             let session = sessions[usize::from(session)];
@@ -277,6 +306,9 @@ impl Shard {
         let logical = usize::from(logical);
         self.tables.v4[logical].reserve(v4);
         self.tables.v6[logical].reserve(v6);
+        for_each_family!(F => if let Some(lists) = self.core.ranked.table::<F>(logical) {
+            lists.reserve(self.tables.get::<F>()[logical].reserved());
+        });
     }
 
     /// Shrinks the tables of a logical shard after its move.
@@ -285,6 +317,10 @@ impl Shard {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             table.unreserve();
             table.shrink_if_sparse();
+            if let Some(lists) = self.core.ranked.table::<F>(usize::from(logical)) {
+                lists.unreserve();
+                lists.shrink_if_sparse();
+            }
         });
     }
 

@@ -1,13 +1,13 @@
 //! Queries of the management API. Replies are copies. A page is bounded by its limit and by the
 //! table of one logical shard.
 
-use super::paths::Part;
+use super::paths::{Part, Path};
 use super::route::{self, Route};
 use super::table::Table;
 use super::{Core, Shard, Tables};
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, Reason};
-use crate::message::FeedSet;
+use crate::message::{BestPath, FeedSet};
 use crate::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard,
@@ -45,6 +45,17 @@ pub struct RouteView<F: Family> {
     /// The best path first, the others from the oldest to the newest.
     pub paths: Vec<PathView>,
     /// Whether the best path is advertised to egress workers.
+    pub standing: Standing,
+}
+
+/// What egress workers have of a prefix.
+#[derive(Clone, Debug)]
+pub struct AdvertisedView {
+    /// The path that they have, which is not the best one while that waits for confirmation.
+    pub path: Option<BestPath>,
+    /// The best path.
+    pub best: Option<BestPath>,
+    /// Why these differ, if they do.
     pub standing: Standing,
 }
 
@@ -118,7 +129,7 @@ pub struct Counts {
     pub waiting: usize,
     /// Prefixes whose best path is not advertised because the FIB does not have it.
     pub blocked: usize,
-    /// Bytes of memory: tables, paths and attribute sets.
+    /// Bytes of memory: tables, paths, attribute sets, and lists of ranked paths.
     pub memory: usize,
 }
 
@@ -132,6 +143,11 @@ impl Shard {
     /// All paths of exactly this prefix.
     pub fn lookup<F: Family>(&self, prefix: Prefix<F>) -> Option<RouteView<F>> {
         self.find(prefix).map(|route| self.core.view(route))
+    }
+
+    /// What egress workers have of exactly this prefix; `None` if it has no path.
+    pub fn advertised<F: Family>(&self, prefix: Prefix<F>) -> Option<AdvertisedView> {
+        self.find(prefix).map(|route| self.core.advertised_view(route))
     }
 
     /// The last feed of exactly this prefix; `None` if it has no path.
@@ -187,7 +203,7 @@ impl Shard {
             surplus: *surplus,
             waiting,
             blocked,
-            memory: tables(&self.tables) + attrs.memory() + paths.memory(),
+            memory: tables(&self.tables) + attrs.memory() + paths.memory() + self.core.ranked.memory(),
         }
     }
 
@@ -207,6 +223,18 @@ impl Shard {
 }
 
 impl Core {
+    fn advertised_view<F: Family>(&self, route: &Route<F>) -> AdvertisedView {
+        let of = |path: Path| BestPath {
+            attrs: self.attrs.get(path.attrs).clone(),
+            source: self.sessions.get(path.session).info.id,
+        };
+        AdvertisedView {
+            path: self.advertised(route).map(of),
+            best: self.best_of(route).map(of),
+            standing: self.standing(route),
+        }
+    }
+
     fn fed_view<F: Family>(&self, route: &Route<F>) -> Option<FedView> {
         let selected = self.selected_of(route);
         Some(FedView {

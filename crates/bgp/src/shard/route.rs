@@ -4,7 +4,7 @@
 //! reachable: it is fed to the RIB manager, which resolves its next hop, and is not advertised.
 
 use super::gate::Gate;
-use super::paths::{Path, PathStore, is_full};
+use super::paths::{Part, Path, PathStore, is_full};
 use super::table::{Seed, Slot};
 use ribtide_prefix::{Afi, Bits, Family, Prefix};
 use std::hash::{BuildHasher, Hasher};
@@ -164,6 +164,13 @@ impl<F: Family> Route<F> {
         match self.is_several() {
             true => store.get_mut(self.path.attrs, self.len()),
             false => &mut [],
+        }
+    }
+
+    /// Clears the part in forwarding of a single path, which has no meaning while it is the only one.
+    pub(super) fn clear_single_part(&mut self) {
+        if !self.is_several() {
+            self.path.set_part(Part::Nothing);
         }
     }
 

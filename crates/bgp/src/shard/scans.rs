@@ -1,12 +1,14 @@
 //! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection, ends of route refreshes.
 
 use super::effects::{Others, index};
+use super::ranked::RankedPart;
 use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};
 use ribtide_prefix::{
     Afi, Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family,
 };
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Slots of one step: about a millisecond of work.
@@ -64,6 +66,8 @@ enum Kind {
     Dump(DumpRequest),
     /// Reselect every route: next hops changed.
     Redecide,
+    /// Reselect every route: the options of the decision process changed.
+    Reoption,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
     /// Remove the paths that a peer's route refresh has left out.
@@ -122,6 +126,11 @@ impl Work {
         self.go_round(Kind::Unrefreshed);
     }
 
+    /// Starts a scan that selects every route by other options.
+    pub(super) fn reoption(&mut self) {
+        self.go_round(Kind::Reoption);
+    }
+
     /// States of unknown next hops arrived: reselects the prefixes that waited for them.
     pub(super) fn resolved(&mut self, unanswered: &mut Unanswered) {
         let Unanswered { mut prefixes, all } = std::mem::take(unanswered);
@@ -163,7 +172,10 @@ impl Work {
 impl Shard {
     /// Whether [`Shard::step`] has something to do.
     pub fn work_left(&self) -> bool {
-        !self.work.tasks.is_empty() || self.work.has_resolved() || self.core.gates.any_confirmed()
+        !self.work.tasks.is_empty()
+            || self.work.has_resolved()
+            || self.core.gates.any_confirmed()
+            || self.core.ranked.has_dropped()
     }
 
     /// Does a bounded piece of the work under way. The caller repeats it between messages.
@@ -171,6 +183,11 @@ impl Shard {
         self.advertise_confirmed(out);
         self.redecide_resolved(out);
         self.core.settle(out);
+        if self.core.ranked.has_dropped() {
+            self.release_dropped(out);
+        }
+        // A dump adds the lists that no worker knows; see `Core::dump_list`.
+        self.send_ranked(out);
         if let Some(task) = self.work.tasks.pop_front() {
             self.go_on(task, out);
         }
@@ -218,6 +235,9 @@ impl Shard {
             self.work.tasks.push_back(task);
         } else if task.kind == Kind::Unrefreshed {
             self.core.refreshes.scanned();
+        } else if task.kind == Kind::Reoption {
+            self.core.several = self.core.options.forwards_by_several();
+            self.core.shares_changed = false;
         }
     }
 
@@ -230,20 +250,27 @@ impl Shard {
         end: Option<u32>,
         out: &mut ShardOut,
     ) {
-        let Shard { tables, core, work, .. } = self;
-        let table = &mut tables.get_mut::<F>()[usize::from(logical)];
         // All prefixes of the part are reselected, because a search in a long list would cost more.
-        let answering = work.has_resolved().then_some(Kind::Redecide);
-        let tasks = work.tasks.iter().filter(|task| match task.kind {
+        let answering = self.work.has_resolved().then_some(Kind::Redecide);
+        let tasks = self.work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Open | Kind::Unrefreshed | Kind::LongLived => true,
+            Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open | Kind::Unrefreshed | Kind::LongLived => {
+                true
+            }
         });
-        for kind in tasks.map(|task| task.kind).chain(answering) {
+        let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind).chain(answering).collect();
+        // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
+        kinds.sort_by_key(|kind| matches!(kind, Kind::Dump(_)));
+        for kind in kinds {
+            self.send_ranked(out);
+            let Shard { tables, core, .. } = self;
+            let table = &mut tables.get_mut::<F>()[usize::from(logical)];
             let mut part = Part::default();
             table.visit(from, end, |route| core.apply(kind, route, &mut part, out));
             part.send(kind, false, out);
         }
-        core.settle(out);
+        self.core.settle(out);
+        self.send_ranked(out);
     }
 
     /// Scans a part of a table. Returns the hash to continue from, or `None` at the end.
@@ -277,7 +304,13 @@ impl Core {
             Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
             Kind::LongLived => return self.mark_long_lived(route, out),
             Kind::Redecide => self.redecide(route, out),
+            Kind::Reoption => {
+                // Without multipath nothing sets parts, so none may be left.
+                route.clear_single_part();
+                self.redecide(route, out);
+            }
             Kind::Open => self.open_gate(route, out),
+            Kind::Dump(request) if request.ranked => self.dump_list(route, &mut part.ranked),
             Kind::Dump(_) => {
                 if let Some(advertised) = self.advertised(route) {
                     let new = part.path(self, advertised.attrs, advertised.session);
@@ -299,19 +332,21 @@ impl Core {
 struct Part {
     batch: BestBatch,
     others: Others,
+    ranked: RankedPart,
 }
 
 impl Part {
     fn path(&mut self, core: &mut Core, attrs: u32, session: u16) -> u32 {
         let source = core.sessions.get(session).info.id;
         let (attrs, noted) = core.attrs.in_batch(attrs);
-        index(&mut self.others, &mut self.batch, attrs, source, noted)
+        index(&mut self.others, &mut self.batch.paths, attrs, source, noted)
     }
 
     fn send(self, kind: Kind, last: bool, out: &mut ShardOut) {
-        if let Kind::Dump(request) = kind
-            && (last || !self.batch.paths.is_empty())
-        {
+        let Kind::Dump(request) = kind else { return };
+        if request.ranked && (last || !self.ranked.batch.paths.is_empty()) {
+            out.ranked_dump(request.worker, request.token, self.ranked.batch, last);
+        } else if !request.ranked && (last || !self.batch.paths.is_empty()) {
             out.dump(request.worker, request.token, self.batch, last);
         }
     }

@@ -99,6 +99,11 @@ impl Session {
         self.keeps.has(F::AFI)
     }
 
+    /// Whether it ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended
+    }
+
     /// Whether its paths of a family are to be long-lived stale.
     pub(super) fn is_long_lived<F: Family>(&self) -> bool {
         self.long_lived.has(F::AFI) && self.keeps::<F>()

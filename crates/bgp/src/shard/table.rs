@@ -151,6 +151,11 @@ impl<S: Slot> Table<S> {
         self.reserved = len;
     }
 
+    /// How many entries it keeps room for, though it has fewer.
+    pub(super) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
     /// Keeps no room for entries that are not there.
     pub(super) fn unreserve(&mut self) {
         self.reserved = 0;

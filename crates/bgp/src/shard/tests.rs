@@ -3,6 +3,7 @@
 mod add_path;
 mod long_lived;
 mod originated;
+mod ranked;
 mod refresh;
 mod retained;
 
@@ -233,7 +234,7 @@ fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
-    bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4 }));
+    bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4, ranked: false }));
     bench.shard.step(&mut bench.out);
     bench.routes(&one, None, 0..10_000);
     let effects = bench.finish();
@@ -534,7 +535,7 @@ fn gate_unknown_next_hop_keeps_the_former_advertisement() {
     let attrs = |effects: &Effects| {
         let paths = effects.egress.iter().map(|effect| match effect {
             ToEgress::All(batch) => batch.changes.v4.iter().map(|c| (c.old != NONE, c.new != NONE)).collect(),
-            ToEgress::One(..) => Vec::new(),
+            ToEgress::Ranked(_) | ToEgress::One(..) => Vec::new(),
         });
         paths.flatten().collect::<Vec<_>>()
     };

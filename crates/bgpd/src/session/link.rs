@@ -248,6 +248,8 @@ impl Sessions {
             long_lived: negotiated.long_lived.is_some(),
             role: peer.settings.role,
             next_hop,
+            add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
+            client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),
         }
     }

@@ -257,6 +257,7 @@ mod tests {
             restart: None,
             long_lived: None,
             path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::default(),
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();

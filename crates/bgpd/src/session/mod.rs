@@ -17,6 +17,7 @@ mod ids;
 mod interfaces;
 mod keys;
 mod link;
+mod listeners;
 mod log;
 mod max_prefixes;
 mod origination;
@@ -27,6 +28,7 @@ mod reconfiguration;
 mod refresh;
 mod refused;
 mod socket;
+pub mod tcp_ao;
 mod ttl;
 mod view;
 mod write_queue;
@@ -49,6 +51,7 @@ use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;
 use keys::Keys;
+use listeners::Listeners;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -108,7 +111,7 @@ pub(super) struct SessionsBuilder {
     rings: Rings,
     poll: Poll,
     wake: Wake,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
     purged: (Sender<Purged>, Receiver<Purged>),
@@ -142,31 +145,12 @@ pub(super) struct Setup<'a> {
 impl SessionsBuilder {
     /// Listens, and makes the rings.
     pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
+        tcp_ao::check_kernel(bgp).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
-        let mut listeners = Vec::new();
-        for address in &bgp.listen {
-            let listener = socket::listen(*address, &bgp.listen).map_err(|error| {
-                let cure = match error.kind() {
-                    io::ErrorKind::PermissionDenied => {
-                        "run as root, give the binary the capability (setcap cap_net_bind_service+ep), or set bgp.listen to \
-                         a port above 1023"
-                    }
-                    io::ErrorKind::AddrInUse => {
-                        "stop what listens there (`ss -ltnp` names it), or set bgp.listen to another port"
-                    }
-                    _ => "set bgp.listen to an address of this machine",
-                };
-                let message = format!("BGP cannot listen on {address}: {error}; {cure}");
-                io::Error::new(error.kind(), message)
-            })?;
-            keys::change(std::slice::from_ref(&listener), &Keys::new(), &keys::of(bgp))?;
-            let token = Token(LISTENERS + listeners.len());
-            poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
-            listeners.push(listener);
-        }
+        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
         let (writes, reports, purged, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
@@ -215,7 +199,7 @@ impl SessionsBuilder {
 
     /// The addresses it listens on; a port of 0 in the configuration has become the one that the system chose.
     pub(super) fn listening(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+        self.listeners.addresses()
     }
 
     /// For who feeds a stage that this thread hosts.
@@ -283,7 +267,7 @@ impl SessionsBuilder {
 /// The state of the session thread. Ask it through its [`StageHandle`].
 pub struct Sessions {
     poll: Poll,
-    listeners: Vec<TcpListener>,
+    listeners: Listeners,
     clock: Clock,
     asn: u32,
     /// The identifier of our confederation.
@@ -594,7 +578,10 @@ impl Sessions {
         // with them, the kernel would discard the packets by which such a peer closes the connection.
         let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
         let options = || socket::set_options(&stream, &peer.settings, peer.kind.is_external()).err();
-        let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why)).or_else(|| {
+        let not_signed = || tcp_ao::accepted(&stream, peer.settings.tcp_ao.as_ref()?).err();
+        let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why));
+        let refused = refused.or_else(|| Some((ConnectionRefusal::NotSigned, not_signed()?)));
+        let refused = refused.or_else(|| {
             Some((
                 ConnectionRefusal::SocketOptions,
                 format!("its connection cannot have the options: {}", options()?),

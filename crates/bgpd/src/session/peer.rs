@@ -90,7 +90,8 @@ impl Peer {
             graceful_restart: settings.graceful_restart.helper,
             own_restart: None,
             long_lived: settings.graceful_restart.long_lived_time,
-            add_path_receive: settings.add_path_receive,
+            add_path_receive: settings.add_path.receive,
+            add_path_send: settings.add_path.send.families(),
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
@@ -126,6 +127,11 @@ impl Peer {
     pub(super) fn connection(&mut self) -> Option<&mut Connection> {
         let side = self.up.as_ref()?.side;
         self.slot(side).as_mut()
+    }
+
+    /// All connections.
+    pub(super) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.ours.iter().chain(&self.theirs)
     }
 
     pub(super) fn has_connections(&self) -> bool {

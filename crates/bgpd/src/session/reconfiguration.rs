@@ -1,10 +1,12 @@
 //! Reload of the neighbours, while other sessions continue.
 
-use super::{Sessions, keys};
+use super::peer::Peer;
+use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
-use ribtide_bgp::peer::PeerId;
-use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings};
+use ribtide_bgp::peer::{PeerId, PeerKind};
+use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings, TcpAoConfig};
+use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::net::IpAddr;
@@ -67,6 +69,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         role,
         role_strict,
         password,
+        tcp_ao,
         bfd,
         fast_external_fallover,
         enforce_first_as,
@@ -76,7 +79,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         attributes,
         max_prefixes,
         graceful_restart,
-        add_path_receive,
+        add_path,
+        best_path_per_client,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -92,8 +96,10 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *ttl_security == old.ttl_security
         && *role == old.role
         && *role_strict == old.role_strict
-        && *add_path_receive == old.add_path_receive
+        && add_path.receive == old.add_path.receive
+        && add_path.send.families() == old.add_path.send.families()
         && *password == old.password
+        && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
         && graceful_restart.helper == old.graceful_restart.helper
         && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some()
         && graceful_restart.long_lived_time == old.graceful_restart.long_lived_time;
@@ -109,7 +115,9 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let export = *export != old.export
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
-        || remove_private_as != old.as_numbers.remove_private_as;
+        || remove_private_as != old.as_numbers.remove_private_as
+        || add_path.send != old.add_path.send
+        || *best_path_per_client != old.best_path_per_client;
     if !same_session {
         Difference::Session
     } else if import
@@ -119,6 +127,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *fast_external_fallover != old.fast_external_fallover
         || *max_prefixes != old.max_prefixes
         || *graceful_restart != old.graceful_restart
+        || *tcp_ao != old.tcp_ao
     {
         Difference::Soft { import, export }
     } else {
@@ -126,15 +135,30 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     }
 }
 
+/// Whether a connection with the TCP-AO keys `old` can have `new`: one without keys never gets any, and the other way round.
+fn keeps_keys(old: Option<&TcpAoConfig>, new: Option<&TcpAoConfig>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => old.is_live_change(new),
+        (old, new) => old.is_none() && new.is_none(),
+    }
+}
+
 impl Sessions {
     /// Applies other neighbours and ranges.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses a password; nothing has changed.
+    /// A sentence when the kernel refuses a key or an address to listen on; only keys of listening sockets may have changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
+        tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
-        keys::change(&self.listeners, &self.keys, &wanted).map_err(|e| e.to_string())?;
+        keys::change(self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
         self.keys = wanted;
+        self.listeners.change(&bgp.listen, &self.keys, &self.poll).map_err(|e| e.to_string())?;
+        let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
+        let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
+        let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;
+        // Both are in OPENs, in attributes that were sent, and in rules for received ones.
+        let resets = |kind: PeerKind| confederation || (cluster_id && kind.is_internal());
         self.ranges.clone_from(&bgp.dynamic);
         let originated = self.originated.is_configured();
         self.originate(&bgp.originate);
@@ -146,7 +170,7 @@ impl Sessions {
         let mut changed = Neighbors::default();
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
-            self.renew(bgp, address, id, &mut changed);
+            self.renew(bgp, address, id, &resets, &mut changed);
         }
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
@@ -160,8 +184,15 @@ impl Sessions {
         Ok(changed)
     }
 
-    /// Applies the configuration to an existing neighbour.
-    fn renew(&mut self, bgp: &BgpConfig, address: IpAddr, id: PeerId, changed: &mut Neighbors) {
+    /// Applies the configuration to an existing neighbour. `resets`: peers of this kind take a new session anyway.
+    fn renew(
+        &mut self,
+        bgp: &BgpConfig,
+        address: IpAddr,
+        id: PeerId,
+        resets: &impl Fn(PeerKind) -> bool,
+        changed: &mut Neighbors,
+    ) {
         let Some(peer) = self.peers.get(&id) else { return };
         let configured = bgp.neighbors.get(&address);
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
@@ -171,13 +202,20 @@ impl Sessions {
         };
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
-        let mut takes = difference(&peer.settings, &settings);
+        let mut takes = match resets(settings.kind) {
+            true => Difference::Session,
+            false => difference(&peer.settings, &settings),
+        };
         let kept = peer.up.as_ref().is_some_and(|up| {
             self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
         });
         // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
         if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable && !kept {
+            takes = Difference::Session;
+        }
+        let rolled = takes == Difference::Session || Self::roll_keys(peer, &settings);
+        if !rolled {
             takes = Difference::Session;
         }
         let shuts_down = settings.shutdown.clone().filter(|_| peer.settings.shutdown.is_none());
@@ -231,6 +269,22 @@ impl Sessions {
         } else if renamed || takes != Difference::None {
             changed.refreshed.push(address);
         }
+    }
+
+    /// Gives the connections of a neighbour the TCP-AO keys of its new settings. `false`: one cannot have them, and must end.
+    fn roll_keys(peer: &Peer, new: &NeighborSettings) -> bool {
+        let (Some(old), Some(ao)) = (&peer.settings.tcp_ao, &new.tcp_ao) else { return true };
+        if old == ao {
+            return true;
+        }
+        let outcome = peer
+            .connections()
+            .try_for_each(|connection| tcp_ao::roll(&connection.stream, peer.address, old, ao));
+        if let Err(error) = &outcome {
+            let neighbor = peer.address;
+            tracing::warn!(target: target::BGP_SESSION, %neighbor, %error, "the session ends: its TCP-AO keys cannot be replaced");
+        }
+        outcome.is_ok()
     }
 
     /// Sends the new import settings of an established session to its reader, and then requests a

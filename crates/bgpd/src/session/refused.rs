@@ -9,6 +9,8 @@ pub enum ConnectionRefusal {
     OutOfResources,
     /// Its SYN came with too low a TTL (GTSM, RFC 5082).
     LowTtl,
+    /// It is not signed with TCP-AO, and the neighbour has keys (RFC 5925).
+    NotSigned,
     /// The kernel refused an option of the socket.
     SocketOptions,
     /// The neighbour has a session or another connection, is shut down, or is held in Idle.
@@ -17,10 +19,11 @@ pub enum ConnectionRefusal {
 
 impl ConnectionRefusal {
     /// Every reason.
-    pub const ALL: [ConnectionRefusal; 5] = [
+    pub const ALL: [ConnectionRefusal; 6] = [
         ConnectionRefusal::UnknownAddress,
         ConnectionRefusal::OutOfResources,
         ConnectionRefusal::LowTtl,
+        ConnectionRefusal::NotSigned,
         ConnectionRefusal::SocketOptions,
         ConnectionRefusal::Neighbor,
     ];
@@ -31,6 +34,7 @@ impl ConnectionRefusal {
             ConnectionRefusal::UnknownAddress => "unknown-address",
             ConnectionRefusal::OutOfResources => "out-of-resources",
             ConnectionRefusal::LowTtl => "low-ttl",
+            ConnectionRefusal::NotSigned => "not-signed",
             ConnectionRefusal::SocketOptions => "socket-options",
             ConnectionRefusal::Neighbor => "neighbor",
         }

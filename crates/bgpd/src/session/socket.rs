@@ -1,5 +1,6 @@
 //! Sockets: listen, connect, options, and the addresses of an interface.
 
+use super::tcp_ao;
 use super::ttl::{self, TTL_MAX};
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
@@ -12,12 +13,10 @@ use std::time::Duration;
 /// Backlog of a listening socket.
 const BACKLOG: i32 = 1024;
 
-/// Listens on `address`. An IPv6 wildcard takes IPv4 as well unless an IPv4 wildcard is among `all`.
-pub(super) fn listen(address: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
+/// Listens on `address`; with `dual_stack`, an IPv6 one takes IPv4 as well.
+pub(super) fn listen(address: SocketAddr, dual_stack: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    let v4_wildcard = |a: &SocketAddr| a.ip() == Ipv4Addr::UNSPECIFIED && a.port() == address.port();
-    let dual_stack = address.is_ipv6() && address.ip().is_unspecified() && !all.iter().any(v4_wildcard);
     if address.is_ipv6() {
         socket.set_only_v6(!dual_stack)?;
     }
@@ -37,7 +36,10 @@ pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool)
         socket.bind(&SocketAddr::new(local, 0).into())?;
     }
     if let Some(password) = &settings.password {
-        set_md5(&socket, to.ip(), None, password)?;
+        set_md5(&socket, to.ip(), None, password.bytes())?;
+    }
+    if let Some(ao) = &settings.tcp_ao {
+        tcp_ao::prepare(&socket, to.ip(), ao)?;
     }
     let stream: TcpStream = socket.into();
     set_options(&stream, settings, external)?;
@@ -93,20 +95,17 @@ const TCP_MD5SIG_EXT: libc::c_int = 32;
 const TCP_MD5SIG_FLAG_PREFIX: u8 = 1;
 
 /// Sets the TCP-MD5 key of `peer`, or of its prefix of `prefix_len` (RFC 2385).
-#[expect(unsafe_code, reason = "neither std nor socket2 has this option")]
 pub(crate) fn set_md5(
     socket: &impl AsRawFd,
     peer: IpAddr,
     prefix_len: Option<u8>,
-    password: &str,
+    password: &[u8],
 ) -> io::Result<()> {
-    let address = socket2::SockAddr::from(SocketAddr::new(peer, 0));
     let mut key = [0; 80];
-    let bytes = password.as_bytes().get(..80).unwrap_or(password.as_bytes());
+    let bytes = password.get(..80).unwrap_or(password);
     key[..bytes.len()].copy_from_slice(bytes);
-    let mut option = TcpMd5Sig {
-        // SAFETY: all-zero is a valid sockaddr_storage.
-        address: unsafe { std::mem::zeroed() },
+    let option = TcpMd5Sig {
+        address: storage_of(SocketAddr::new(peer, 0)),
         flags: if prefix_len.is_some() { TCP_MD5SIG_FLAG_PREFIX } else { 0 },
         prefix_len: prefix_len.unwrap_or(0),
         key_len: bytes.len() as u16,
@@ -114,15 +113,24 @@ pub(crate) fn set_md5(
         key,
     };
     let name = if prefix_len.is_some() { TCP_MD5SIG_EXT } else { TCP_MD5SIG };
+    set_option(socket.as_raw_fd(), libc::IPPROTO_TCP, name, &option)
+}
+
+/// An address as the kernel's options have it.
+#[expect(unsafe_code, reason = "socket2 keeps the storage of an address to itself")]
+pub(super) fn storage_of(address: SocketAddr) -> libc::sockaddr_storage {
+    let address = socket2::SockAddr::from(address);
+    // SAFETY: all-zero is a valid sockaddr_storage.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     // SAFETY: the address is at most as long as a sockaddr_storage.
     unsafe {
         std::ptr::copy_nonoverlapping(
             address.as_ptr().cast::<u8>(),
-            (&raw mut option.address).cast::<u8>(),
+            (&raw mut storage).cast::<u8>(),
             address.len() as usize,
         );
     }
-    set_option(socket.as_raw_fd(), libc::IPPROTO_TCP, name, &option)
+    storage
 }
 
 /// The addresses of the interface that has `local`: it, and one of the other family if any.

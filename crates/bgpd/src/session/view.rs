@@ -5,6 +5,7 @@ use super::graceful_restart::RetainedView;
 use super::own_restart::Deferral;
 use super::peer::Peer;
 use super::refused::RefusedConnections;
+use super::tcp_ao::{self, KeyState};
 use super::write_queue::WriteQueue;
 use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, State};
@@ -79,6 +80,8 @@ pub struct NeighborView {
     pub retained: Option<RetainedView>,
     /// How often such routes were removed because it did not come back in time.
     pub stale_expired: u64,
+    /// The number of its TCP-AO keys, and what the kernel says of its session; `None`: it has no keys.
+    pub tcp_ao: Option<(usize, Option<KeyState>)>,
     /// The established session.
     pub up: Option<UpView>,
 }
@@ -213,6 +216,9 @@ impl Sessions {
             last_down_age: peer.fsm.last_down().map(age),
             retained: peer.retained.map(|retained| retained.view(&peer.settings, self.clock.now())),
             stale_expired: peer.stale_expired,
+            tcp_ao: peer.settings.tcp_ao.as_ref().map(|ao| {
+                (ao.keys.len(), peer.established().and_then(|connection| tcp_ao::state(&connection.stream)))
+            }),
             up,
         }
     }

@@ -247,3 +247,23 @@ fn a_neighbour_that_starts_shut_down_begins_with_a_reload() {
     router.reconfigure(CLIENTS).unwrap();
     let _up = Peer::up(&router, "127.0.0.11", 65001);
 }
+
+/// A kernel without TCP-AO carries no session that has keys: neither at the start nor after a reload.
+#[test]
+fn tcp_ao_is_refused_where_the_kernel_has_none() {
+    use crate::session::tcp_ao::{UNSUPPORTED, is_supported};
+    let keys = "tcp-ao = { keys = [{ id = 1, secret = \"topsecret\" }] }";
+    let signed = CLIENTS.replace("passive = true", &format!("passive = true\n{keys}"));
+    if is_supported().unwrap() {
+        return println!("skipped: the kernel has TCP-AO");
+    }
+    let refused = BgpBuilder::new(&config(&signed), &Rings::default()).err().unwrap().to_string();
+    assert!(refused.contains("127.0.") && refused.contains(UNSUPPORTED), "{refused}");
+    let router = Router::start(CLIENTS);
+    let mut stays = Peer::up(&router, "127.0.0.11", 65001);
+    let refused = router.reconfigure(&signed).unwrap_err();
+    assert!(refused.contains(UNSUPPORTED) && !refused.contains("topsecret"), "{refused}");
+    stays.announce(&p4(0, 10));
+    let up = router.neighbor("127.0.0.11").unwrap().up;
+    assert!(up.is_some(), "a refused configuration changes nothing");
+}

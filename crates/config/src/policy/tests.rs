@@ -268,10 +268,34 @@ fn prefixes_come_from_files_beside_the_configuration() {
     let message = load(&path).unwrap_err().to_string();
     for part in [
         ":10:8: ",
-        "s.txt:2: \"10.0.0.1/8\" has bits set",
-        "s.txt:3: \"x\" is not a prefix",
-        "and 1 more wrong lines",
+        "s.txt:2:1: \"10.0.0.1/8\" has bits set",
+        "s.txt:3:1: \"x\" is not a prefix",
+        "and 1 more wrong entries",
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
+}
+
+#[test]
+fn ases_of_an_as_set_come_from_a_file_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ribtide.toml");
+    let text = format!(
+        "{BASE}{GROUP}import = [\"it\"]\n[policy.as-path-set.s]\norigin-file = \"as.json\"\norigin = [65009]\n\
+         [[policy.definition.it.statement]]\nconditions.match-as-path-set = \"s\"\nactions.policy-result = \"accept\"\n"
+    );
+    std::fs::write(&path, text).unwrap();
+    let list = folder.path().join("as.json");
+    for (ases, inside) in [("{\"NN\": [\n  65001,65003\n]}", true), ("AS65001\nAS65002\n", false)] {
+        std::fs::write(&list, ases).unwrap();
+        let config = load(&path).unwrap();
+        assert_eq!(config.files, std::slice::from_ref(&list));
+        assert_eq!(evaluate(&import(&config), "10.0.0.0/8").is_some(), inside, "{ases}");
+    }
+    std::fs::write(&list, "65001\n AS-FOO\n").unwrap();
+    let message = load(&path).unwrap_err().to_string();
+    assert!(
+        message.contains(":10:15: ") && message.contains("as.json:2:2: \"AS-FOO\" is no AS"),
+        "{message}"
+    );
 }

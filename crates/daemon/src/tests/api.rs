@@ -50,7 +50,7 @@ impl Bench {
     }
 
     fn socket(&self) -> PathBuf {
-        self.router.socket().to_owned()
+        self.router.socket()
     }
 
     fn unix(&self, request: &Request<'_>) -> (u16, String) {
@@ -229,14 +229,36 @@ fn reload_takes_another_token() {
 }
 
 #[test]
-fn reload_of_a_fixed_setting_is_refused() {
+fn reload_of_a_fixed_setting_is_refused_and_names_others() {
     let bench = Bench::start(false);
-    bench.edit(|text| text.replace("[fib]", "[fib]\nmax-ecmp = 16"));
+    bench.edit(|text| text.replace("[fib]", "[fib]\nmax-ecmp = 16\nfpm-next-hop-groups = true"));
     let (status, sentence) = bench.reload();
-    assert!(status >= 400 && sentence.contains("fib.max-ecmp cannot change"), "{status} {sentence}");
-    bench.edit(|text| text.replace("\nmax-ecmp = 16", ""));
-    let (status, sentence) = bench.reload();
-    assert_eq!(status, 200, "{sentence}");
+    assert!(
+        status >= 400 && sentence.contains("fib.fpm-next-hop-groups cannot change"),
+        "{status} {sentence}"
+    );
+    bench.edit(|text| text.replace("\nfpm-next-hop-groups = true", ""));
+    let (status, body) = bench.reload();
+    assert_eq!(status, 200, "{body}");
+    let reloaded: Reloaded = serde_json::from_str(&body).unwrap();
+    assert_eq!(reloaded.settings, ["fib.max-ecmp"]);
+}
+
+/// The reply comes over the socket of the request, and the next request goes to the new one.
+#[test]
+fn reload_moves_the_socket_and_the_tcp_listener() {
+    let bench = Bench::start(false);
+    let former = bench.socket();
+    let moved = former.with_extension("moved");
+    bench.edit(|text| text.replace(&format!("socket = {former:?}"), &format!("socket = {moved:?}")));
+    let (status, body) = bench.reload();
+    assert_eq!(status, 200, "{body}");
+    assert_eq!((bench.socket(), former.exists(), moved.exists()), (moved.clone(), false, true));
+    bench.edit(|text| format!("{text}\n").replacen("http = ", "socket-mode = \"0600\"\nhttp = ", 1));
+    let (status, body) = bench.reload();
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(std::fs::metadata(&moved).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(bench.reload().0, 200, "the new socket is served");
 }
 
 #[test]

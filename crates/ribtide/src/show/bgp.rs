@@ -2,8 +2,8 @@
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
-    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, Session,
-    Stale,
+    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, SentPaths,
+    Session, Stale, TcpAo,
 };
 use ribtide_prefix::Afi;
 use std::collections::BTreeMap;
@@ -179,6 +179,9 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         let times = count(n.stale_expired, "time");
         out.push_str(&format!("  Stale paths were removed {times} because it did not come back in time\n"));
     }
+    if let Some(ao) = &n.tcp_ao {
+        out.push_str(&tcp_ao(ao));
+    }
     let mut line = |what, why: &Option<String>, seconds: Option<u64>| {
         let Some(why) = why else { return };
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
@@ -207,6 +210,22 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         out.push_str(&session(s));
     }
     out
+}
+
+fn tcp_ao(ao: &TcpAo) -> String {
+    let TcpAo { keys, current, rnext, good, bad, key_not_found, unsigned } = ao;
+    let keys = count(*keys as u64, "key");
+    let (Some(current), Some(rnext)) = (current, rnext) else {
+        return format!("  TCP-AO with {keys} (RFC 5925)\n");
+    };
+    format!(
+        "  TCP-AO with {keys}: signs with send-id {current}, asks for recv-id {rnext}; segments {} right, {} wrong, {} with the \
+         ID of no key, {} unsigned (RFC 5925)\n",
+        number(*good),
+        number(*bad),
+        number(*key_not_found),
+        number(*unsigned),
+    )
 }
 
 fn session(s: &Session) -> String {
@@ -265,6 +284,9 @@ fn session(s: &Session) -> String {
             "  Several paths of a prefix are received (add-path) in {}\n",
             s.add_path_receive.join(" ")
         ));
+    }
+    for SentPaths { family, paths } in &s.add_path_send {
+        out.push_str(&format!("  Several paths of a prefix are sent (add-path) in {family}: {paths}\n"));
     }
     let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     let received = s.received.map(|received| ("received", received));
@@ -413,6 +435,7 @@ mod tests {
             idle_seconds_left: None,
             stale: None,
             stale_expired: 0,
+            tcp_ao: None,
             session: Some(Session {
                 local_asn: 65001,
                 router_id: [1, 1, 1, 1].into(),
@@ -434,6 +457,7 @@ mod tests {
                 long_lived_seconds: [("ipv4-unicast".into(), 3600)].into(),
                 retains_ours_seconds: Some(120),
                 add_path_receive: Vec::new(),
+                add_path_send: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
                 update_group: Some("1.2".into()),
@@ -535,6 +559,15 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert!(neighbor(&Neighbor { stale, ..slow() }).contains("waits for its End-of-RIB, at most"));
         let idle =
             Neighbor { state: "Idle".into(), max_prefixes: Vec::new(), idle_seconds_left: None, ..idle };
+        let mut ao =
+            TcpAo { keys: 2, current: None, rnext: None, good: 0, bad: 0, key_not_found: 0, unsigned: 0 };
+        let signed = |ao: &TcpAo| neighbor(&Neighbor { tcp_ao: Some(ao.clone()), ..idle.clone() });
+        assert!(signed(&ao).contains("\n  TCP-AO with 2 keys (RFC 5925)\n"));
+        (ao.current, ao.rnext, ao.good, ao.unsigned) = (Some(1), Some(7), 12_000, 3);
+        assert!(signed(&ao).contains(
+            "\n  TCP-AO with 2 keys: signs with send-id 1, asks for recv-id 7; segments 12,000 right, 0 wrong, 0 with the ID of \
+             no key, 3 unsigned (RFC 5925)\n"
+        ));
         let silent = Neighbor { import_missing: true, export_missing: true, ..idle.clone() };
         assert!(neighbor(&silent).ends_with(
             "\n  No import policy: no route is accepted from it (RFC 8212)\n  No export policy: no route is sent to it (RFC 8212)\n"
@@ -547,6 +580,12 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert!(
             neighbor(&several)
                 .contains("\n  Several paths of a prefix are received (add-path) in ipv4-unicast\n")
+        );
+        let sent = SentPaths { family: "ipv6-unicast".into(), paths: "best 2".into() };
+        several.session.as_mut().unwrap().add_path_send = vec![sent];
+        assert!(
+            neighbor(&several)
+                .contains("\n  Several paths of a prefix are sent (add-path) in ipv6-unicast: best 2\n")
         );
         let mut related = Neighbor { role: Some("customer".into()), ..slow() };
         assert!(neighbor(&related).contains("\n  Our role is customer, the peer sends none (RFC 9234)\n"));

@@ -1,5 +1,6 @@
 //! `ribtide show …`, `ribtide explain` and `ribtide clear`: the API's replies as text or JSON.
 
+mod advertised;
 pub(crate) mod asic;
 mod bfd;
 mod bgp;
@@ -13,11 +14,12 @@ mod threads;
 
 use crate::client::Client;
 use crate::text::count;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health, Neighbor,
-    NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiTablePage, Sharding,
+    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
+    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiAspaPage,
+    RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
@@ -33,6 +35,8 @@ const PAGE: usize = 1000;
 const NEIGHBORS: usize = 128;
 /// Routes before import policy of one request: the policy runs for each.
 const RECEIVED: usize = 250;
+/// Prefixes of one request about advertised routes: the policy runs for each.
+const ADVERTISED: usize = 1000;
 /// Payloads of one request.
 const PAYLOADS: usize = 10_000;
 /// Next-hop groups of one request.
@@ -126,7 +130,7 @@ pub(crate) enum Show {
         #[command(flatten)]
         sonic: Sonic,
     },
-    /// Whether work is stalled, and where; exit status 0: nothing is stalled, 1: something is
+    /// Whether work is stalled, and where, and whether RPKI data is missing; exit status 0: neither, 1: something is
     ///
     /// A queue is stalled when its consumer takes nothing for router.stall-timeout seconds, and a peer when a thread
     /// waits that long for it.
@@ -160,9 +164,17 @@ pub(crate) enum ShowBgp {
         /// Its address
         #[arg(conflicts_with_all = ["group", "update_thread"])]
         address: Option<IpAddr>,
-        /// `received`: its routes before import policy, `*` for those that the policy accepts; where they are kept
-        #[arg(value_parser = ["received"], requires = "address")]
-        what: Option<String>,
+        /// Its routes instead. `advertised`: what it is sent, with attributes as sent. `received`: what it sent, before
+        /// import policy, `*` for what the policy accepts. `filtered`: what the policy rejects, with the statement that
+        /// decided. The last two where routes are kept (keep-received)
+        #[arg(value_enum, requires = "address")]
+        what: Option<View>,
+        /// Only this prefix
+        #[arg(requires = "what")]
+        prefix: Option<String>,
+        /// With `advertised`: also prefixes that it is not sent, each with the reason
+        #[arg(long, requires = "what")]
+        all: bool,
         /// Only neighbours of this group of the configuration
         #[arg(long, value_name = "NAME")]
         group: Option<String>,
@@ -185,6 +197,17 @@ pub(crate) enum ShowBgp {
     },
 }
 
+/// A list of the routes of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum View {
+    /// The Adj-RIB-Out.
+    Advertised,
+    /// The Adj-RIB-In before import policy.
+    Received,
+    /// Of these, the routes that import policy rejects.
+    Filtered,
+}
+
 /// What to show of origin validation.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ShowRpki {
@@ -192,6 +215,8 @@ pub(crate) enum ShowRpki {
     Caches,
     /// All validated ROA payloads in use
     Table,
+    /// All ASPA records in use: customers and their providers
+    Aspa,
     /// The validation state of a prefix with an origin AS, and the payloads that cover it
     Validation {
         /// The prefix
@@ -286,11 +311,18 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
-        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(_), .. }) => received(to, *a),
+        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(what), prefix, all, .. }) => {
+            match (what, all) {
+                (View::Advertised, _) => advertised(to, *a, prefix.as_deref(), *all),
+                (_, true) => Err("--all is for advertised: received has all routes anyway".to_owned().into()),
+                (View::Received, false) => received(to, *a, "received", prefix.as_deref()),
+                (View::Filtered, false) => received(to, *a, "filtered", prefix.as_deref()),
+            }
+        }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
             to.get(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
         }
-        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, what: _ }) => {
+        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, .. }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
         }
         Show::Bgp(ShowBgp::Nexthop { address }) => {
@@ -339,6 +371,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Rpki(ShowRpki::Caches) => to.get("/v1/rpki", rpki::caches),
         Show::Rpki(ShowRpki::Table) => payloads(to),
+        Show::Rpki(ShowRpki::Aspa) => aspas(to),
         Show::Rpki(ShowRpki::Validation { prefix, asn }) => {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
@@ -371,14 +404,16 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
 }
 
 /// Runs `ribtide explain`; with `databases`, also in SONiC's daemons on the databases of this file,
-/// or on SONiC's own.
+/// or on SONiC's own; with `neighbor`, also whether and how this neighbour is sent it.
 pub(crate) fn explain(
     prefix: &str,
     vrf: Option<&str>,
+    neighbor: Option<IpAddr>,
     databases: Option<Option<&Path>>,
     output: &Output,
 ) -> Result<(), String> {
-    let query = query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into))]);
+    let query =
+        query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into)), ("to", text_of(neighbor))]);
     let client = Client::new(&output.socket);
     let router = || client.get::<Explain>(&format!("/v1/explain?{query}"));
     let reply = match databases {
@@ -391,7 +426,7 @@ pub(crate) fn explain(
     output.print(&reply, fib::explain_text)
 }
 
-/// The health of processes by name; a stall fails.
+/// The health of processes by name; a stall fails, and so does a fault.
 fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
     match all {
         [(_, one)] if to.json => to.json(one)?,
@@ -400,10 +435,18 @@ fn health(to: &mut Printer, all: &[(String, Health)]) -> Printed {
     }
     let causes: Vec<&str> =
         all.iter().flat_map(|(_, h)| &h.stalls).filter(|s| s.behind.is_none()).map(|s| &*s.what).collect();
-    if causes.is_empty() {
-        return Ok(());
+    let faults: Vec<&str> = all.iter().flat_map(|(_, h)| &h.faults).map(|f| &*f.what).collect();
+    let mut reasons = Vec::new();
+    if !causes.is_empty() {
+        reasons.push(format!("no progress at {}", causes.join(", ")));
     }
-    Err(format!("degraded: no progress at {}", causes.join(", ")).into())
+    if !faults.is_empty() {
+        reasons.push(format!("data is missing of {}", faults.join(", ")));
+    }
+    match reasons.is_empty() {
+        true => Ok(()),
+        false => Err(format!("degraded: {}", reasons.join("; ")).into()),
+    }
 }
 
 /// All stages, or the records of one.
@@ -467,10 +510,31 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
     })
 }
 
-fn received(to: &mut Printer, address: IpAddr) -> Printed {
+/// The routes of a neighbour before import policy: all, or those that the policy rejects.
+fn received(to: &mut Printer, address: IpAddr, which: &str, prefix: Option<&str>) -> Printed {
     let mut table = rpki::received_table();
-    to.paged(&format!("/v1/bgp/neighbors/{address}/received"), RECEIVED, "", |to, page: ReceivedPage| {
+    let path = format!("/v1/bgp/neighbors/{address}/{which}");
+    let only = query(&[("prefix", prefix.map(Into::into))]);
+    to.paged(&path, RECEIVED, &only, |to, page: ReceivedPage| {
         to.lines(&page.routes, &mut table, rpki::received_row)?;
+        Ok(page.next)
+    })
+}
+
+/// What a neighbour is sent, and with `all` or a prefix also why something is not.
+fn advertised(to: &mut Printer, address: IpAddr, prefix: Option<&str>, all: bool) -> Printed {
+    let mut table = advertised::table();
+    let path = format!("/v1/bgp/neighbors/{address}/advertised");
+    let only = query(&[("prefix", prefix.map(Into::into)), ("all", all.then(|| "true".into()))]);
+    let mut first = true;
+    to.paged(&path, ADVERTISED, &only, |to, page: AdvertisedPage| {
+        if std::mem::take(&mut first) && !to.json {
+            to.text(&advertised::progress(&page))?;
+        }
+        to.lines(&page.routes, &mut table, advertised::row)?;
+        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
+            to.text(&advertised::reasons(one))?;
+        }
         Ok(page.next)
     })
 }
@@ -479,6 +543,14 @@ fn payloads(to: &mut Printer) -> Printed {
     let mut table = rpki::payload_table();
     to.paged("/v1/rpki/table", PAYLOADS, "", |to, page: RpkiTablePage| {
         to.lines(&page.payloads, &mut table, rpki::payload_row)?;
+        Ok(page.next)
+    })
+}
+
+fn aspas(to: &mut Printer) -> Printed {
+    let mut table = rpki::aspa_table();
+    to.paged("/v1/rpki/aspas", PAYLOADS, "", |to, page: RpkiAspaPage| {
+        to.lines(&page.aspas, &mut table, rpki::aspa_row)?;
         Ok(page.next)
     })
 }

@@ -1,7 +1,7 @@
 //! RPKI caches, validated ROA payloads, validation states, and routes before import policy.
 
 use crate::text::{Table, count, duration, number};
-use ribtide_model::{ReceivedRoute, Rpki, RpkiPayload, RpkiValidation};
+use ribtide_model::{ReceivedRoute, Rpki, RpkiAspa, RpkiPayload, RpkiValidation};
 
 pub(super) fn caches(rpki: &Rpki) -> String {
     let mut table = Table::new(&[
@@ -13,6 +13,7 @@ pub(super) fn caches(rpki: &Rpki) -> String {
         ">Serial",
         ">IPv4",
         ">IPv6",
+        ">ASPA",
         ">Age",
         ">Expires in",
         "Used",
@@ -30,6 +31,7 @@ pub(super) fn caches(rpki: &Rpki) -> String {
             option(c.serial.map(|n| n.to_string())),
             number(c.records.ipv4),
             number(c.records.ipv6),
+            number(c.aspas),
             option(c.age_seconds.map(duration)),
             option(left.map(duration)),
             if c.in_use { "yes" } else { "no" }.into(),
@@ -56,9 +58,10 @@ pub(super) fn caches(rpki: &Rpki) -> String {
         ),
     };
     out.push_str(&format!(
-        "In use: {} IPv4 and {} IPv6 payloads{exceptions}\n",
+        "In use: {} IPv4 and {} IPv6 payloads, {}{exceptions}\n",
         number(rpki.payloads.ipv4),
-        number(rpki.payloads.ipv6)
+        number(rpki.payloads.ipv6),
+        count(rpki.aspas, "ASPA record")
     ));
     out
 }
@@ -70,6 +73,18 @@ pub(super) fn payload_table() -> Table {
 pub(super) fn payload_row(table: &mut Table, payload: &RpkiPayload) {
     let RpkiPayload { prefix, max_length, asn } = payload;
     table.row([prefix.clone(), max_length.to_string(), asn.to_string()]);
+}
+
+pub(super) fn aspa_table() -> Table {
+    Table::new(&[">Customer", "Providers"])
+}
+
+pub(super) fn aspa_row(table: &mut Table, aspa: &RpkiAspa) {
+    let providers = match aspa.providers.as_slice() {
+        [0] => "none".into(),
+        all => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    table.row([aspa.customer.to_string(), providers]);
 }
 
 pub(super) fn validation(v: &RpkiValidation) -> String {
@@ -87,7 +102,7 @@ pub(super) fn validation(v: &RpkiValidation) -> String {
 }
 
 pub(super) fn received_table() -> Table {
-    Table::new(&["", "Prefix", "Next hop", "RPKI", "AS path", "Import policy"])
+    Table::new(&["", "Prefix", "Next hop", "RPKI", "ASPA", "AS path", "Import policy"])
 }
 
 /// `*` marks an accepted route.
@@ -100,6 +115,7 @@ pub(super) fn received_row(table: &mut Table, route: &ReceivedRoute) {
         },
         route.next_hop.to_string(),
         route.validation.clone().unwrap_or_else(|| "-".into()),
+        route.aspa.clone().unwrap_or_else(|| "-".into()),
         route.as_path.clone(),
         route.decision.clone(),
     ]);
@@ -122,6 +138,7 @@ mod tests {
             session: Some(7),
             serial: Some(12),
             records: PerFamilyCount { ipv4: 412_000, ipv6: 98_000 },
+            aspas: 1_200,
             age_seconds: Some(600),
             in_use: true,
             refresh_seconds: 3600,
@@ -139,6 +156,7 @@ mod tests {
             session: None,
             serial: None,
             records: PerFamilyCount::default(),
+            aspas: 0,
             age_seconds: None,
             in_use: false,
             failures: 3,
@@ -146,17 +164,24 @@ mod tests {
             ..up.clone()
         };
         let payloads = PerFamilyCount { ipv4: 412_001, ipv6: 98_000 };
-        let caches_of =
-            |caches, degraded| Rpki { caches, payloads, tables: 3, filters: 1, assertions: 2, degraded };
+        let caches_of = |caches, degraded| Rpki {
+            caches,
+            payloads,
+            aspas: 1_200,
+            tables: 3,
+            filters: 1,
+            assertions: 2,
+            degraded,
+        };
         let text = caches(&caches_of(vec![up, down.clone()], false));
         assert_eq!(
             text.lines().collect::<Vec<_>>(),
             [
-                "Cache              Pref  State    Version  Session  Serial     IPv4    IPv6     Age  Expires in  Used  Failures",
-                "192.0.2.1:323         1  idle           1        7      12  412,000  98,000  10m00s       1h50m  yes          0",
-                "[2001:db8::1]:323     1  waiting        -        -       -        0       0       -           -  no           3",
+                "Cache              Pref  State    Version  Session  Serial     IPv4    IPv6   ASPA     Age  Expires in  Used  Failures",
+                "192.0.2.1:323         1  idle           1        7      12  412,000  98,000  1,200  10m00s       1h50m  yes          0",
+                "[2001:db8::1]:323     1  waiting        -        -       -        0       0      0       -           -  no           3",
                 "[2001:db8::1]:323: Connection refused; next step in 8s",
-                "In use: 412,001 IPv4 and 98,000 IPv6 payloads; local exceptions: 1 filter, 2 assertions",
+                "In use: 412,001 IPv4 and 98,000 IPv6 payloads, 1,200 ASPA records; local exceptions: 1 filter, 2 assertions",
             ]
         );
         assert!(caches(&caches_of(vec![down], true)).contains("No cache has records"));
@@ -193,6 +218,7 @@ mod tests {
                     accepted: true,
                     decision: "accepted".into(),
                     validation: None,
+                    aspa: None,
                 },
             );
         }

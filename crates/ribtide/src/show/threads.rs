@@ -58,7 +58,8 @@ pub(super) fn health(all: &[(String, Health)]) -> String {
             ]);
         }
     }
-    table.render()
+    let faults = all.iter().flat_map(|(process, health)| health.faults.iter().map(move |f| (process, f)));
+    faults.fold(table.render(), |text, (process, f)| format!("{text}{process}: {}: {}\n", f.what, f.why))
 }
 
 /// Settings, queues and repairs of SONiC's daemons.

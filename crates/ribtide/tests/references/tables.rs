@@ -2,13 +2,14 @@
 
 use crate::exit::Exit;
 use ribtide_config as config;
+use ribtide_daemon::SETTINGS;
 use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::registry::{Process, QUEUES, THREADS};
 use ribtide_runtime::log::target;
 use ribtide_runtime::watchdog::STALL_EXIT_STATUS;
 use serde_json::{Map, Value};
 
-/// The reference of a name: `metrics`, `log-targets`, `exits`, `threads` or `queues` and whose, `settings` and a table of the
+/// The reference of a name: `metrics`, `log-targets`, `exits`, `reload`, `threads` or `queues` and whose, `settings` and a table of the
 /// configuration, such as `fib.kernel`, or `bgp.group.NAME` for one with a name of its own.
 ///
 /// # Errors
@@ -18,6 +19,7 @@ pub(crate) fn reference(name: &str) -> Result<String, String> {
         None if name == "metrics" => metrics(),
         None if name == "log-targets" => log_targets(),
         None if name == "exits" => exits(),
+        None if name == "reload" => reload(),
         Some(("settings", table)) => settings(&config::schema(), table)?,
         Some(("threads", whose)) => threads(process(whose)?),
         Some(("queues", whose)) => queues(process(whose)?),
@@ -31,6 +33,12 @@ fn process(whose: &str) -> Result<Process, String> {
         "sonic" => Ok(Process::Sonic),
         _ => Err(format!("{whose} has no threads and queues")),
     }
+}
+
+/// What a reload does for each setting of the whole router.
+fn reload() -> String {
+    let rows = SETTINGS.iter().map(|s| vec![format!("`{}`", s.name), s.effect.name().into(), s.note.into()]);
+    markdown(&["setting", "its change resets", "what happens, or why a restart"], rows)
 }
 
 /// A Markdown table.
@@ -113,7 +121,7 @@ fn when(exit: Exit) -> &'static str {
         Exit::Failed => {
             "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
                  was refused, a stage or a daemon that cannot go on. `check`: a configuration with errors. The last lines on \
-                 standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled. `flush`: routes or \
+                 standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled, or RPKI data is missing. `flush`: routes or \
                  objects are left"
         }
         Exit::Unusable => {
@@ -255,6 +263,39 @@ fn description(key: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// Every key of the tables of the whole router has a row, and every row a key.
+    #[test]
+    fn reload_table_has_every_setting_of_the_schema() {
+        let schema = config::schema();
+        let root = properties(&schema).unwrap();
+        let of =
+            |name: &str| root.get(name).and_then(|key| object(&schema, key)).and_then(properties).unwrap();
+        // Compared where they are applied: neighbours, and what only sets their defaults.
+        let elsewhere = [
+            "bgp.group",
+            "bgp.graceful-restart",
+            "bgp.graceful-shutdown",
+            "bgp.graceful-shutdown-receiver",
+            "bgp.martians",
+            "bgp.fast-external-fallover",
+        ];
+        let mut missing = Vec::new();
+        for table in ["router", "bgp", "rpki", "fib", "api", "process"] {
+            for key in of(table).keys() {
+                let name = format!("{table}.{key}");
+                let found = SETTINGS.iter().any(|s| s.name == name) || elsewhere.contains(&name.as_str());
+                missing.extend((!found).then_some(name));
+            }
+        }
+        assert_eq!(missing, [""; 0], "the reload of these is not documented");
+        for setting in SETTINGS {
+            let (table, key) = setting.name.split_once('.').unwrap_or((setting.name, ""));
+            let key = key.split(' ').next().unwrap();
+            assert!(root.contains_key(table), "{}", setting.name);
+            assert!(key.is_empty() || of(table).contains_key(key), "{} is no setting", setting.name);
+        }
+    }
 
     #[test]
     fn settings_of_a_table_have_defaults_links_and_who_has_them() {

@@ -171,6 +171,25 @@ fn no_data_available_waits_for_the_retry_interval() {
     assert_eq!(session.state(), State::Idle { until: at(601) });
     assert_eq!(session.last_error(), Some("the cache reports: No Data Available (starting)"));
     assert_eq!(session.tick(at(601)), [sent(1, Pdu::ResetQuery)]);
+
+    // After a Serial Query too, and the records stay until the answer (section 8.4).
+    let mut session = synchronized();
+    assert_eq!(session.tick(at(100)), [sent(1, Pdu::SerialQuery { session: 7, serial: 1 })]);
+    assert_eq!(session.received(&bytes(1, &[report]), at(101)), []);
+    assert_eq!(session.tick(at(151)), [sent(1, Pdu::ResetQuery)]);
+    assert_eq!(counts(session.records()), (1, 1));
+    let answer = [Pdu::CacheResponse { session: 9 }, record(true, "10.0.0.0/8", 1), end(9, 5)];
+    assert_eq!(session.received(&bytes(1, &answer), at(152)), [Effect::Changed]);
+    assert_eq!((counts(session.records()), session.id()), ((1, 0), Some((9, 5))));
+}
+
+/// A Cache Reset answers a Serial Query (section 5.9). A cache that has nothing else to say gets no second Reset Query.
+#[test]
+fn a_cache_reset_of_a_reset_query_ends_the_session() {
+    let mut session = connected(1);
+    let effects = session.received(&bytes(1, &[Pdu::CacheReset]), at(1));
+    assert_eq!(reports(&effects), [0]);
+    assert_eq!(effects.last(), Some(&Effect::Close));
 }
 
 /// Section 7: an older cache reports an error and closes, or answers in its version.
@@ -187,7 +206,10 @@ fn versions_are_negotiated_downwards() {
 
     let mut session = connected(1);
     let notify = Pdu::SerialNotify { session: 3, serial: 3 };
-    assert_eq!(session.received(&bytes(0, &[notify]), at(1)), [], "not before the answer");
+    // Section 7: whatever version they have.
+    for version in [0, 1, 2, 255] {
+        assert_eq!(session.received(&bytes(version, &[notify]), at(1)), [], "not before the answer");
+    }
     let answer = [Pdu::CacheResponse { session: 7 }, record(true, "10.0.0.0/8", 1), end(7, 1)];
     assert_eq!(session.received(&bytes(0, &answer), at(1)), [Effect::Changed]);
     assert_eq!((session.version(), session.intervals()), (Some(0), Intervals::default()));
@@ -199,6 +221,57 @@ fn versions_are_negotiated_downwards() {
     assert_eq!(reports(&session.received(&bytes(1, &answer), at(1))), [8]);
     let mut session = connected(1);
     assert_eq!(reports(&session.received(&[9, 3, 0, 1, 0, 0, 0, 8], at(1))), [4]);
+}
+
+/// draft-ietf-sidrops-8210bis section 7: from version 2 a step at a time, or at once to the version of an answer.
+#[test]
+fn version_2_goes_down_to_what_the_cache_has() {
+    let report = Pdu::ErrorReport { code: ErrorCode::UNSUPPORTED_VERSION, pdu: &[], text: b"" };
+    let mut session = Session::new(Overrides::default(), at(0));
+    for (of_cache, next) in [(1, 1), (1, 0)] {
+        assert_eq!(session.tick(at(0)), [Effect::Connect]);
+        assert_eq!(session.connected(at(0)), [sent(next + 1, Pdu::ResetQuery)]);
+        assert_eq!(session.received(&bytes(of_cache, &[report]), at(0)), [Effect::Close]);
+        assert_eq!(session.version, next);
+    }
+    // A cache of version 0 says so.
+    let mut session = connected(VERSION);
+    session.received(&bytes(0, &[report]), at(0));
+    assert_eq!(session.version, 0);
+    let mut session = connected(VERSION);
+    let answer = [Pdu::CacheResponse { session: 7 }, end(7, 1)];
+    session.received(&bytes(1, &answer), at(0));
+    assert_eq!(session.version(), Some(1));
+}
+
+/// draft-ietf-sidrops-8210bis section 5.12.
+#[test]
+fn aspa_records_come_in_version_2_alone() {
+    let providers = [[0, 0, 0, 5], [0, 0, 0, 9]];
+    let aspa = |announce, customer| Pdu::Aspa {
+        announce,
+        customer,
+        providers: rtr::Providers::new(if announce { &providers } else { &[] }),
+    };
+    let mut session = connected(2);
+    let answer = [Pdu::CacheResponse { session: 7 }, aspa(true, 1), aspa(true, 2), end(7, 1)];
+    assert_eq!(session.received(&bytes(2, &answer), at(0)), [Effect::Changed]);
+    let all =
+        |session: &Session| session.records().aspas().map(|(c, of)| (c, of.to_vec())).collect::<Vec<_>>();
+    assert_eq!(all(&session), [(1, vec![5, 9]), (2, vec![5, 9])]);
+    session.tick(at(100));
+    let answer = [Pdu::CacheResponse { session: 7 }, aspa(false, 1), end(7, 2)];
+    assert_eq!(session.received(&bytes(2, &answer), at(100)), [Effect::Changed]);
+    assert_eq!(all(&session), [(2, vec![5, 9])]);
+    // One that is not there, and one outside of an answer.
+    session.tick(at(200));
+    let answer = [Pdu::CacheResponse { session: 7 }, aspa(false, 1), end(7, 3)];
+    assert_eq!(reports(&session.received(&bytes(2, &answer), at(200))), [6]);
+    let mut session = connected(2);
+    assert_eq!(reports(&session.received(&bytes(2, &[aspa(true, 1)]), at(0))), [0]);
+    let mut session = connected(1);
+    let answer = [bytes(1, &[Pdu::CacheResponse { session: 7 }]), bytes(1, &[aspa(true, 1)])].concat();
+    assert_eq!(reports(&session.received(&answer, at(0))), [5], "version 1 does not have it");
 }
 
 /// Section 5.11: each ends the session with its code, and an Error Report never replies to one.
@@ -276,6 +349,11 @@ fn any_pdu() -> impl Strategy<Value = Pdu<'static>> {
         (7u16..9, 0u32..3).prop_map(|(session, serial)| end(session, serial)),
         Just(Pdu::CacheReset),
         Just(Pdu::ResetQuery),
+        (any::<bool>(), 1u32..3).prop_map(|(announce, customer)| {
+            const ONE: [[u8; 4]; 1] = [[0, 0, 0, 9]];
+            let providers = rtr::Providers::new(if announce { &ONE } else { &[] });
+            Pdu::Aspa { announce, customer, providers }
+        }),
         (0u16..9).prop_map(|code| Pdu::ErrorReport { code: ErrorCode(code), pdu: &[], text: b"x" }),
     ]
 }
@@ -287,7 +365,7 @@ proptest! {
     /// tried again, and the records are those of complete answers.
     #[test]
     fn no_cache_stops_a_session(
-        steps in prop::collection::vec((any_pdu(), 0u8..2, 0u64..200, 0u8..6), 0..60), bytes_after in prop::collection::vec(any::<u8>(), 0..40),
+        steps in prop::collection::vec((any_pdu(), 0u8..3, 0u64..200, 0u8..6), 0..60), bytes_after in prop::collection::vec(any::<u8>(), 0..40),
     ) {
         let mut session = Session::new(Overrides::default(), at(0));
         let mut now = at(0);

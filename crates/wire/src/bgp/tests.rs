@@ -1,5 +1,6 @@
 //! Arbitrary bytes are refused or parsed, never panic, and never violate an invariant of the views.
 
+mod exabgp;
 mod vectors;
 
 use super::attribute::{Attributes, code};

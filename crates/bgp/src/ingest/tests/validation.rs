@@ -2,12 +2,14 @@
 //! last routes with the last table of payloads.
 
 use super::*;
-use ribtide_policy::{Route, ValidityCondition};
-use ribtide_rpki::{Origin as OriginAs, Validity, Vrp, Vrps};
+use ribtide_policy::{PathCondition, Route, ValidityCondition};
+use ribtide_rpki::{Aspas, Direction, Origin as OriginAs, PathRule, PathState, Validity, Vrp, Vrps};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
+use ribtide_wire::bgp::role::Role;
 use std::collections::BTreeMap;
 
-/// Rejects invalid routes, prefers valid ones, and accepts the others; or the reverse for `strict`.
+/// Rejects invalid routes, prefers valid ones, and accepts the others; or, for `strict`, rejects invalid paths, and accepts
+/// valid routes, and those with a valid path.
 fn policy(strict: bool) -> Arc<Policy> {
     let statement = |validity, local_pref, then| Statement {
         validity: Some(ValidityCondition(validity)),
@@ -21,18 +23,34 @@ fn policy(strict: bool) -> Arc<Policy> {
             statement(Validity::Valid, Some(200), Then::Accept),
             Statement { then: Then::Accept, ..Statement::default() },
         ],
-        true => vec![statement(Validity::Valid, None, Then::Accept)],
+        true => {
+            let of_path = |state, local_pref, then| Statement {
+                path: Some(PathCondition(state)),
+                actions: Actions { local_pref, ..Actions::default() },
+                then,
+                ..Statement::default()
+            };
+            vec![
+                of_path(PathState::Invalid, None, Then::Reject),
+                statement(Validity::Valid, None, Then::Accept),
+                of_path(PathState::Valid, Some(300), Then::Accept),
+            ]
+        }
     };
     Arc::new(Policy::new(vec![Arc::new(Definition { name: "rpki".into(), statements })], true))
 }
 
 fn vrps(list: &[(&str, u8, u32)]) -> Arc<Vrps> {
+    Arc::new(table(list))
+}
+
+fn table(list: &[(&str, u8, u32)]) -> Vrps {
     let vrp = |(prefix, max_len, asn): &(&str, u8, u32)| Vrp {
         prefix: prefix.parse().unwrap(),
         max_len: *max_len,
         asn: *asn,
     };
-    Arc::new(Vrps::new(Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() }))
+    Vrps::new(Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() })
 }
 
 /// A session, and the routes that its shards have: attributes by prefix and path identifier (0 without).
@@ -88,10 +106,17 @@ impl Session {
         count
     }
 
+    /// The table of these payloads, and of the present ASPA records or of `aspas`.
+    fn set_table(&mut self, vrps: Vrps, aspas: Option<Aspas>) {
+        let aspas = aspas.unwrap_or_else(|| self.vrps.aspas().clone());
+        let vrps = vrps.with_aspas(aspas).sharing_aspas(&self.vrps);
+        self.set_vrps(Arc::new(vrps));
+    }
+
     fn set_vrps(&mut self, vrps: Arc<Vrps>) {
         self.vrps = vrps.clone();
         let before = self.ingest.set_vrps(vrps.clone());
-        self.peer.validate_again(&before, &Arc::new(vrps.changes_from(&before)));
+        self.peer.validate_again(&before, &vrps, &Arc::new(vrps.changes_from(&before)));
     }
 
     /// Evaluates all again that is pending; returns the number of sent routes.
@@ -134,6 +159,39 @@ fn another_table_sends_only_routes_with_another_result() {
     // The counters are those of what the peer sent.
     let counters = session.peer.counters;
     assert_eq!((counters.announced, counters.refused(Refusal::ImportPolicy)), (4, 0));
+}
+
+#[test]
+fn other_aspa_records_send_only_routes_with_another_path_state() {
+    let import = policy(true);
+    let mut session =
+        Session::new(IngestSettings { import: import.clone(), role: Some(Role::Provider), ..settings() });
+    session.update(&announce_v4(&attributes(&[65001, 9], |_| {}), &["10.0.0.0/8", "11.0.0.0/8"]));
+    session.update(&announce_v4(&attributes(&[65001], |_| {}), &["12.0.0.0/8"]));
+    let all = ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"];
+    let has = |session: &Session| all.map(|prefix| session.has(prefix));
+    assert_eq!(has(&session), [None, None, Some(300)], "the first path is unknown");
+    session.set_table(table(&[]), Some(Aspas::new([(9, [65001])])));
+    assert_eq!((session.settle(), session.peer.counters.evaluated_again), (2, 2));
+    assert_eq!(has(&session), [Some(300); 3]);
+    // Records of others change nothing, and payloads change nothing of paths.
+    session.set_table(table(&[]), Some(Aspas::new([(9, [65001]), (8, [7])])));
+    assert_eq!(session.settle(), 0);
+    session.set_table(table(&[("10.0.0.0/8", 8, 9)]), None);
+    assert_eq!(session.settle(), 1);
+    assert_eq!(has(&session), [Some(100), Some(300), Some(300)]);
+    session.set_table(table(&[("10.0.0.0/8", 8, 9)]), Some(Aspas::new([(9, [0])])));
+    session.settle();
+    assert_eq!(has(&session), [None, None, Some(300)], "AS 9 has no provider");
+    let view = &session.ingest.view_received(&session.peer, "10.0.0.0/8".parse().unwrap())[0];
+    assert_eq!((view.path, view.accepted), (Some(PathState::Invalid), false));
+    // Without a role, and from an internal peer, paths have no state, so no condition holds.
+    let mut session = Session::new(IngestSettings { import, ..settings() });
+    session.update(&announce_v4(&attributes(&[65001, 9], |_| {}), &["10.0.0.0/8"]));
+    session.set_table(table(&[]), Some(Aspas::new([(9, [0])])));
+    session.settle();
+    assert_eq!(session.has("10.0.0.0/8"), None);
+    assert_eq!(session.ingest.view_received(&session.peer, "10.0.0.0/8".parse().unwrap())[0].path, None);
 }
 
 /// The body of an UPDATE that announces routes with these attributes, or withdraws them.
@@ -245,6 +303,8 @@ enum Step {
     Announce(Vec<usize>, u32, usize),
     Withdraw(usize, u32),
     Vrps(Vec<(usize, u8, u32)>),
+    /// Records: a customer and a provider each.
+    Aspas(Vec<(u32, u32)>),
     Evaluate(usize),
     Policy(bool),
     Forget,
@@ -283,6 +343,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(prefixes, id, path)| Step::Announce(prefixes, id, path)),
         2 => (n.clone(), 0..3u32).prop_map(|(n, id)| Step::Withdraw(n, id)),
         3 => prop::collection::vec((n, 0..9u8, 0..3u32), 0..5).prop_map(Step::Vrps),
+        2 => prop::collection::vec((0..3u32, prop::sample::select(&[0, 1, 65001][..])), 0..3).prop_map(Step::Aspas),
         3 => (0..6usize).prop_map(Step::Evaluate),
         1 => any::<bool>().prop_map(Step::Policy),
         1 => Just(Step::Forget),
@@ -296,7 +357,8 @@ proptest! {
     #[test]
     fn results_are_those_of_the_last_routes_policy_and_table(steps in steps(), path_ids in any::<bool>()) {
         let mut strict = false;
-        let with = |strict| IngestSettings { import: policy(strict), ..settings() };
+        let role = Some(Role::Provider);
+        let with = |strict| IngestSettings { import: policy(strict), role, ..settings() };
         let mut session = match path_ids {
             true => Session::with_path_ids(with(strict)),
             false => Session::new(with(strict)),
@@ -313,6 +375,7 @@ proptest! {
         };
         let paths = paths();
         let mut routes: BTreeMap<PathPrefix<V4>, usize> = BTreeMap::new();
+        let mut present: Vec<(&str, u8, u32)> = Vec::new();
         for step in steps {
             match step {
                 Step::Announce(prefixes, id, path) => {
@@ -334,7 +397,12 @@ proptest! {
                             (PREFIXES[n], (len + more).min(32), asn)
                         })
                         .collect();
-                    session.set_vrps(vrps(&list));
+                    present = list.iter().map(|(prefix, len, asn)| (*prefix, *len, *asn)).collect();
+                    session.set_table(table(&list), None);
+                }
+                Step::Aspas(records) => {
+                    let records = records.into_iter().map(|(customer, provider)| (customer, [provider]));
+                    session.set_table(table(&present), Some(Aspas::new(records)));
                 }
                 Step::Evaluate(budget) => {
                     session.ingest.evaluate_again(&mut session.peer, &mut session.out, budget);
@@ -358,12 +426,15 @@ proptest! {
             }
             let attributes = &paths[path];
             let origin = OriginAs([Some(1), Some(2), None][path]);
+            let rule = PathRule { direction: Direction::Upstream, first_as: Some(65001), prepended: None };
+            let as_path = Attributes::new(attributes).find(|a| a.code == code::AS_PATH).unwrap().value;
+            let path = Some(session.vrps.aspas().verify(AsPath::new(as_path), &rule));
             let route = Route {
                 attributes,
                 next_hop: NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)),
                 afi: Afi::Ipv4,
                 source: session.peer.info().source(),
-                validation: Some(Validation { vrps: &session.vrps, origin }),
+                validation: Some(Validation { vrps: &session.vrps, origin, path }),
             };
             if let Some(changes) = policy.evaluate(&route, prefix) {
                 let mut out = Vec::new();

@@ -9,49 +9,62 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// One `raw` line and the JSON after it, if there is one.
-struct Vector {
-    text: String,
-    message: Vec<u8>,
+/// One `raw` line, the command before it and the JSON after it, if there are any.
+pub(super) struct Vector {
+    pub(super) text: String,
+    pub(super) command: Option<String>,
+    pub(super) message: Vec<u8>,
     json: Option<Value>,
 }
 
-fn vectors() -> Option<Vec<Vector>> {
+/// The files of ExaBGP's encoding tests, in order; `None` where they are absent.
+pub(super) fn files() -> Option<Vec<PathBuf>> {
     let data = std::env::var_os("RIBTIDE_DATA")
         .map(PathBuf::from)
         .unwrap_or_else(|| [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data"].iter().collect());
-    let mut files: Vec<_> = std::fs::read_dir(data.join("wire/exabgp-encoding"))
-        .ok()?
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "ci"))
-        .collect();
+    let folder = std::fs::read_dir(data.join("wire/exabgp-encoding")).ok()?;
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
     files.sort();
+    Some(files)
+}
+
+/// The vectors of one file: lines `NUMBER:cmd:…`, `NUMBER:raw:…` and `NUMBER:json:…`.
+pub(super) fn read_file(name: &str, content: &str) -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
-    for file in files {
-        for line in std::fs::read_to_string(&file).unwrap().lines() {
-            let mut parts = line.splitn(3, ':');
-            let (Some(number), Some(kind), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
-                continue;
-            };
-            if number.starts_with('#') {
-                continue;
+    let mut command = None;
+    for line in content.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(number), Some(kind), Some(rest)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if number.starts_with('#') {
+            continue;
+        }
+        match kind {
+            "cmd" => command = Some(rest.to_string()),
+            "raw" => {
+                let digits: Vec<u8> = rest.bytes().filter(u8::is_ascii_hexdigit).collect();
+                let message = digits
+                    .chunks(2)
+                    .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
+                    .collect();
+                let text = format!("{name}: {line}");
+                vectors.push(Vector { text, command: command.take(), message, json: None });
             }
-            match kind {
-                "raw" => {
-                    let digits: Vec<u8> = rest.bytes().filter(u8::is_ascii_hexdigit).collect();
-                    let message = digits
-                        .chunks(2)
-                        .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
-                        .collect();
-                    let name = file.file_name().unwrap().to_string_lossy();
-                    vectors.push(Vector { text: format!("{name}: {line}"), message, json: None });
-                }
-                "json" => vectors.last_mut().unwrap().json = serde_json::from_str(rest).ok(),
-                _ => {}
-            }
+            "json" => vectors.last_mut().unwrap().json = serde_json::from_str(rest).ok(),
+            _ => {}
         }
     }
-    Some(vectors)
+    vectors
+}
+
+fn vectors() -> Option<Vec<Vector>> {
+    let read = |path: PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        read_file(&name, &std::fs::read_to_string(&path).unwrap())
+    };
+    let messages = files()?.into_iter().filter(|path| path.extension().is_some_and(|e| e == "ci"));
+    Some(messages.flat_map(read).collect())
 }
 
 /// Prefixes by next hop, as text.
@@ -128,7 +141,7 @@ fn exabgp_updates_are_read_as_they_were_meant() {
         return;
     };
     let mut compared = 0;
-    for Vector { text, message, json } in &vectors {
+    for Vector { text, message, json, .. } in &vectors {
         let frame = match frame(message, MAX_LEN) {
             Ok(Some(frame)) if frame.kind == MessageType::Update => frame,
             Ok(Some(_)) => continue,

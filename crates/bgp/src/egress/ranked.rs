@@ -1,0 +1,297 @@
+//! Peers that get more than the best path of a prefix, or their own choice of it: the selection among
+//! ranked paths, and its changes.
+//!
+//! What a group was sent is derived, as for best paths: the selection among the former ranked paths,
+//! by the group's rules and export policy, which never change. The difference of the two selections
+//! becomes pending, each path under its identifier, or the only one under its prefix.
+
+use super::cohort::Cohort;
+use super::group::Group;
+use super::offers::Offers;
+use super::paths::{Handle, Paths};
+use super::pending::{AdvertisedSource, Key, Phase};
+use super::{Export, Worker};
+use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
+use crate::peer::{EgressSettings, PathSelection, PeerId};
+use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_wire::bgp::nlri::PathPrefix;
+use smallvec::SmallVec;
+use std::num::NonZeroU16;
+
+type Selected = SmallVec<[RankedPath; 8]>;
+
+/// A group's selection among the ranked paths of prefixes of one family.
+#[derive(Clone, Copy)]
+struct Selector<'a> {
+    selection: PathSelection,
+    /// Whether the paths are sent with identifiers.
+    has_ids: bool,
+    /// The only receiver, if there is one. Its own paths do not count.
+    client: Option<PeerId>,
+    paths: &'a [BestPath],
+}
+
+impl<'a> Selector<'a> {
+    fn new<F: Family>(settings: &EgressSettings, paths: &'a [BestPath]) -> Selector<'a> {
+        let several = settings.add_path.of(F::AFI);
+        Selector {
+            selection: several.unwrap_or(PathSelection::Best(NonZeroU16::MIN)),
+            has_ids: several.is_some(),
+            client: settings.client,
+            paths,
+        }
+    }
+
+    /// The selected ones of `ranked`, in the order of their identifiers.
+    fn select<F: Family>(
+        self,
+        ranked: &[RankedPath],
+        prefix: Prefix<F>,
+        offers: &mut Offers<'_>,
+    ) -> Selected {
+        let path = |ranked: &RankedPath| &self.paths[ranked.path as usize];
+        let accepted = |ranked: &RankedPath| {
+            self.client != Some(path(ranked).source)
+                && offers.source(ranked.path, prefix) != AdvertisedSource::NOTHING
+        };
+        let ranked = ranked.iter().copied();
+        let mut selected: Selected = match self.selection {
+            PathSelection::All => ranked.filter(accepted).collect(),
+            PathSelection::Best(count) => ranked.filter(accepted).take(usize::from(count.get())).collect(),
+            PathSelection::Ecmp => ranked.filter(|ranked| ranked.equal).filter(accepted).collect(),
+            PathSelection::PerAs => {
+                let mut seen: SmallVec<[u32; 8]> = SmallVec::new();
+                let mut is_first = |ranked: &RankedPath| {
+                    let neighbor_as = path(ranked).attrs.neighbor_as();
+                    let is_first = !seen.contains(&neighbor_as);
+                    if is_first {
+                        seen.push(neighbor_as);
+                    }
+                    is_first
+                };
+                ranked.filter(accepted).filter(|ranked| is_first(ranked)).collect()
+            }
+        };
+        if !self.has_ids {
+            selected.iter_mut().for_each(|ranked| ranked.id = 0);
+        }
+        selected.sort_unstable_by_key(|ranked| ranked.id);
+        selected
+    }
+
+    /// Whether two indices name equal paths.
+    fn is_same(self, a: u32, b: u32) -> bool {
+        let (x, y) = (&self.paths[a as usize], &self.paths[b as usize]);
+        a == b || (x.source == y.source && x.attrs == y.attrs)
+    }
+
+    /// Where every path is sent, one that stays as it is needs no selection.
+    fn without_same(self, old: &[RankedPath], new: &[RankedPath]) -> Option<(Selected, Selected)> {
+        if self.selection != PathSelection::All {
+            return None;
+        }
+        let sorted = |ranked: &[RankedPath]| {
+            let mut sorted = Selected::from_slice(ranked);
+            sorted.sort_unstable_by_key(|ranked| ranked.id);
+            sorted
+        };
+        let (mut old, mut new) = (sorted(old), sorted(new));
+        let stays = |ranked: &RankedPath, others: &[RankedPath]| {
+            let at = others.binary_search_by_key(&ranked.id, |other| other.id);
+            at.is_ok_and(|at| self.is_same(ranked.path, others[at].path))
+        };
+        let former = old.clone();
+        old.retain(|ranked| !stays(ranked, &new));
+        new.retain(|ranked| !stays(ranked, &former));
+        Some((old, new))
+    }
+}
+
+impl Group {
+    /// Whether any member needs changes of ranked paths.
+    pub(super) fn follows_ranked<F: Family>(&self) -> bool {
+        self.settings.families.has(F::AFI)
+            && match (self.settings.add_path.of(F::AFI), self.settings.client) {
+                (Some(_), _) => self.any_follows::<PathPrefix<F>>(),
+                (None, Some(_)) => self.any_follows::<Prefix<F>>(),
+                (None, None) => false,
+            }
+    }
+
+    /// Whether any member moved here from another group, and waits for a table.
+    pub(super) fn has_moved(&self) -> bool {
+        self.cohorts().iter().any(Cohort::has_moved)
+    }
+
+    /// Prefixes have no path any more, by changes of best paths or of ranked ones, which this group does not follow. A member
+    /// that moved here from a group that does may have had one.
+    pub(super) fn note_gone<F: Family>(&mut self, gone: impl Iterator<Item = Prefix<F>> + Clone) {
+        for cohort in self.cohorts_mut().iter_mut().filter(|cohort| cohort.has_moved()) {
+            let queue = cohort.queue_mut::<Prefix<F>>();
+            gone.clone().for_each(|prefix| queue.may_have(prefix));
+        }
+    }
+
+    /// Adds changes of ranked paths.
+    pub(super) fn change_ranked<F: Family>(
+        &mut self,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) {
+        match self.settings.add_path.of(F::AFI) {
+            Some(_) => self.change_keys::<F, PathPrefix<F>>(batch, offers, paths),
+            None => self.change_keys::<F, Prefix<F>>(batch, offers, paths),
+        }
+    }
+
+    fn change_keys<F: Family, K: Key<Family = F>>(
+        &mut self,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) {
+        let selector = Selector::new::<F>(&self.settings, &batch.paths);
+        let moved = self.cohorts().iter().any(|cohort| cohort.queue::<K>().has_moved());
+        for change in batch.changes.get::<F>() {
+            let (prefix, (old, new)) = (change.prefix, batch.of(change));
+            let differing = selector.without_same(old, new);
+            let (old, new) = differing.as_ref().map_or((old, new), |(old, new)| (&old[..], &new[..]));
+            let (former, selected) =
+                (selector.select(old, prefix, offers), selector.select(new, prefix, offers));
+            if moved {
+                // Until its table is dumped, a moved member may have any path.
+                for id in old.iter().map(|ranked| if selector.has_ids { ranked.id } else { 0 }) {
+                    if find(&selected, id).is_none() && find(&former, id).is_none() {
+                        self.change_key(K::of(prefix, id), AdvertisedSource::NOTHING, NONE, paths);
+                    }
+                }
+            }
+            for gone in former.iter().filter(|former| find(&selected, former.id).is_none()) {
+                let advertised = offers.source(gone.path, prefix);
+                self.change_key(K::of(prefix, gone.id), advertised, NONE, paths);
+            }
+            for ranked in &selected {
+                let before = find(&former, ranked.id);
+                if before.is_some_and(|before| selector.is_same(before.path, ranked.path)) {
+                    continue;
+                }
+                let advertised =
+                    before.map_or(AdvertisedSource::NOTHING, |before| offers.source(before.path, prefix));
+                let handle = offers.handle(ranked.path, prefix, paths);
+                self.change_key(K::of(prefix, ranked.id), advertised, handle, paths);
+            }
+        }
+    }
+
+    fn change_key<K: Key>(&mut self, key: K, advertised: AdvertisedSource, new: Handle, paths: &mut Paths) {
+        self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
+        for cohort in self.cohorts_mut() {
+            let queue = cohort.queue_mut::<K>();
+            if queue.follows() {
+                queue.change(key, advertised, new, paths);
+            }
+        }
+    }
+
+    /// Adds a part of a dump of ranked paths.
+    pub(super) fn ranked_dump<F: Family>(
+        &mut self,
+        token: u64,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) {
+        match self.settings.add_path.of(F::AFI) {
+            Some(_) => self.dump_keys::<F, PathPrefix<F>>(token, batch, offers, paths),
+            None => self.dump_keys::<F, Prefix<F>>(token, batch, offers, paths),
+        }
+    }
+
+    fn dump_keys<F: Family, K: Key<Family = F>>(
+        &mut self,
+        token: u64,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) {
+        let selector = Selector::new::<F>(&self.settings, &batch.paths);
+        let dumping: SmallVec<[usize; 2]> = (0..self.cohorts().len())
+            .filter(|at| self.cohorts()[*at].queue::<K>().phase() == Phase::Dumping(token))
+            .collect();
+        for change in batch.changes.get::<F>() {
+            let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
+            let selected = selector.select(ranked, prefix, offers);
+            for at in &dumping {
+                let queue = self.cohorts_mut()[*at].queue_mut::<K>();
+                if queue.has_moved() {
+                    // Members have the paths of another selection, perhaps.
+                    for id in ranked.iter().map(|ranked| if selector.has_ids { ranked.id } else { 0 }) {
+                        if find(&selected, id).is_none() {
+                            queue.dump_item(K::of(prefix, id), NONE, paths);
+                        }
+                    }
+                }
+                for ranked in &selected {
+                    let handle = offers.handle(ranked.path, prefix, paths);
+                    queue.dump_item(K::of(prefix, ranked.id), handle, paths);
+                }
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// The export of the ranked paths of a prefix in a group that takes these, evaluated for its first member that is not
+    /// the source of the path.
+    pub(super) fn export_ranked(
+        &self,
+        id: u32,
+        group: &Group,
+        prefix: AnyPrefix,
+        ranked: &RankedBatch,
+    ) -> Export {
+        let selection = group.settings.add_path.of(prefix.afi());
+        let limit = match selection {
+            None => 1,
+            Some(PathSelection::Best(count)) => usize::from(count.get()),
+            Some(_) => usize::MAX,
+        };
+        let (mut messages, mut sent, mut neighbors) = (Vec::new(), 0, Vec::new());
+        for one in &ranked.ranked {
+            let path = &ranked.paths[one.path as usize];
+            let Some(source) = self.peers.get(&path.source) else { continue };
+            let name = match selection {
+                Some(_) => format!("path from {}, sent with identifier {}", source.address, one.id),
+                None => format!("path from {}", source.address),
+            };
+            let member = group.members.keys().find(|peer| **peer != path.source);
+            let (advertised, mut reasons) =
+                member.map(|peer| self.advertised(*peer, prefix, path)).unwrap_or_default();
+            let accepted = advertised.is_some();
+            let neighbor_as = path.attrs.neighbor_as();
+            let outcome = match selection {
+                _ if member.is_none() => "it came from the only member",
+                _ if !accepted => "not sent",
+                _ if sent == limit => "not sent: there are better ones",
+                Some(PathSelection::Ecmp) if !one.equal => "not sent: the best path is better",
+                Some(PathSelection::PerAs) if neighbors.contains(&neighbor_as) => {
+                    "not sent: another of the same neighbouring AS is better"
+                }
+                _ => {
+                    sent += 1;
+                    neighbors.push(neighbor_as);
+                    "sent"
+                }
+            };
+            messages.push(format!("{name}: {outcome}"));
+            messages.append(&mut reasons);
+        }
+        Export { group: id, members: group.members.len(), sent: sent > 0, messages }
+    }
+}
+
+/// The selected path of this identifier.
+fn find(selected: &[RankedPath], id: u32) -> Option<RankedPath> {
+    selected.binary_search_by_key(&id, |ranked| ranked.id).ok().map(|at| selected[at])
+}

@@ -1,0 +1,120 @@
+//! What a neighbour is sent, and why a route is not.
+
+use crate::text::{Table, count};
+use ribtide_model::{AdvertisedPage, AdvertisedRoute, SentPath};
+
+pub(super) fn table() -> Table {
+    Table::new(&["", "Prefix", "Next hop", ">Pref", ">MED", "AS path", "Communities, or why it is not sent"])
+}
+
+/// `*` marks a route that is sent.
+pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
+    let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
+    let nothing = || "-".to_owned();
+    table.row(match &route.sent {
+        Some(sent) => [
+            "*".into(),
+            route.prefix.clone(),
+            sent.next_hop.to_string(),
+            option(sent.local_pref),
+            option(sent.med),
+            format!("{} {}", sent.as_path, origin(sent)).trim_start().into(),
+            communities(sent),
+        ],
+        None => [
+            String::new(),
+            route.prefix.clone(),
+            nothing(),
+            nothing(),
+            nothing(),
+            nothing(),
+            route.reasons.last().cloned().unwrap_or_default(),
+        ],
+    });
+}
+
+fn origin(sent: &SentPath) -> &'static str {
+    match sent.origin.as_str() {
+        "igp" => "i",
+        "egp" => "e",
+        _ => "?",
+    }
+}
+
+fn communities(sent: &SentPath) -> String {
+    let SentPath { communities, large_communities, extended_communities, .. } = sent;
+    let all: Vec<&str> = [communities, large_communities, extended_communities]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    all.join(" ")
+}
+
+/// A line if the neighbour does not have everything yet.
+pub(super) fn progress(page: &AdvertisedPage) -> String {
+    match (page.joining, page.waiting) {
+        (true, _) => "The neighbour waits for a whole table; it has not got all of this yet.\n".into(),
+        (false, 0) => String::new(),
+        (false, waiting) => format!("Not sent yet: {}.\n", count(waiting, "change")),
+    }
+}
+
+/// A line for each reason of a single route.
+pub(super) fn reasons(route: &AdvertisedRoute) -> String {
+    route.reasons.iter().map(|reason| format!("{reason}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sent_route_has_its_attributes_and_another_the_reason() {
+        let sent = SentPath {
+            next_hop: "192.0.2.1".parse().unwrap(),
+            link_local: None,
+            as_path: "65001 65010".into(),
+            origin: "igp".into(),
+            local_pref: None,
+            med: Some(7),
+            communities: vec!["65001:1".into()],
+            large_communities: vec!["65001:1:2".into()],
+            extended_communities: vec![],
+            aggregator: None,
+            originator_id: None,
+            cluster_list: vec![],
+            only_to_customer: None,
+            other_attributes: vec![],
+        };
+        let routes = [
+            AdvertisedRoute { prefix: "10.0.0.0/8".into(), sent: Some(sent), reasons: vec![] },
+            AdvertisedRoute {
+                prefix: "10.1.0.0/16".into(),
+                sent: None,
+                reasons: vec!["first".into(), "not sent: it came from this peer".into()],
+            },
+        ];
+        let mut table = table();
+        routes.iter().for_each(|route| row(&mut table, route));
+        let text = table.render();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "   Prefix       Next hop   Pref  MED  AS path        Communities, or why it is not sent",
+                "*  10.0.0.0/8   192.0.2.1     -    7  65001 65010 i  65001:1 65001:1:2",
+                "   10.1.0.0/16  -             -    -  -              not sent: it came from this peer",
+            ]
+        );
+        assert_eq!(reasons(&routes[1]), "first\nnot sent: it came from this peer\n");
+    }
+
+    #[test]
+    fn a_neighbour_that_lags_is_said_to() {
+        let page = |waiting, joining| AdvertisedPage { routes: vec![], waiting, joining, next: None };
+        assert_eq!(progress(&page(0, false)), "");
+        assert_eq!(progress(&page(1, false)), "Not sent yet: 1 change.\n");
+        assert!(progress(&page(0, true)).contains("waits for a whole table"));
+    }
+}
