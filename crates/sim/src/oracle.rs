@@ -88,22 +88,23 @@ impl Oracle {
                 let stale = self.stale.clone();
                 let is_stale =
                     |prefix: AnyPrefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id));
+                if !self.peers[*peer].egress.long_lived {
+                    return;
+                }
                 for (prefix, paths) in &mut self.paths {
-                    let all = std::mem::take(paths);
+                    let has = |path: &Learned, community| path.with.communities.contains(&community);
                     let is_new = |path: &Learned| {
-                        let of_peer = path.peer == *peer && is_stale(*prefix, path.path_id);
-                        of_peer && !path.with.communities.contains(&LLGR_STALE)
+                        path.peer == *peer && is_stale(*prefix, path.path_id) && !has(path, LLGR_STALE)
                     };
-                    let (marked, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_new);
-                    *paths = others;
-                    for mut path in marked {
-                        if path.with.communities.contains(&NO_LLGR) {
+                    paths.retain(|path| {
+                        let is_gone = is_new(path) && has(path, NO_LLGR);
+                        if is_gone {
                             self.stale.remove(&(*prefix, *peer, path.path_id));
-                            continue;
                         }
-                        path.with.communities.push(LLGR_STALE);
-                        paths.push(path);
-                    }
+                        !is_gone
+                    });
+                    let marked = paths.iter_mut().filter(|path| is_new(path));
+                    marked.for_each(|path| path.with.communities.push(LLGR_STALE));
                 }
             }
             Event::Sweep(peer, afi) => {

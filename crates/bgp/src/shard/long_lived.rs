@@ -3,7 +3,6 @@
 //! Each gets an attribute set with the community LLGR_STALE. So what follows from it needs no mark beside a path: the
 //! decision process and export read the set, and a path of the peer's next session replaces it as any other.
 
-use super::paths::Path;
 use super::route::Route;
 use super::{Core, Shard, ShardOut};
 use crate::decision::LONG_LIVED_STALE_HINT;
@@ -14,6 +13,9 @@ use ribtide_wire::bgp::attribute::Community;
 impl Shard {
     pub(super) fn long_lived(&mut self, peer: PeerId, session: u32, families: FamilySet) {
         let Some(number) = self.core.sessions.retained(peer, session) else { return };
+        if !self.core.sessions.get(number).info.egress.long_lived {
+            return;
+        }
         self.core.sessions.long_lived(number, families);
         self.work.mark_long_lived();
     }
@@ -48,7 +50,7 @@ impl Core {
         let (path_id, exclude) = (self.attrs.path_id(path.attrs), self.attrs.exclude(path.attrs));
         let attrs = self.attrs.acquire(&marked, path_id, exclude);
         self.attrs.retain::<F>(attrs, self.is_recursive(path.session), 1);
-        let gone = route.replace(&mut self.paths, at, Path::new(attrs, path.session, LONG_LIVED_STALE_HINT));
+        let gone = route.set_attrs(&mut self.paths, at, (attrs, LONG_LIVED_STALE_HINT));
         self.decide(route);
         let new = self.selected_of(route);
         self.changed(route, Some(old), Some(new), out);
