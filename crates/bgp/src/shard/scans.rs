@@ -254,9 +254,12 @@ impl Shard {
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
         let tasks = self.work.tasks.iter().filter(|task| match task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open | Kind::Unrefreshed | Kind::LongLived => {
-                true
-            }
+            Kind::Purge
+            | Kind::Redecide
+            | Kind::Reoption
+            | Kind::Open
+            | Kind::Unrefreshed
+            | Kind::LongLived => true,
         });
         let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
