@@ -111,3 +111,19 @@ fn long_lived_stale_paths_move_to_another_shard() {
     assert_eq!((other.shard.stale_count::<V4>(PeerId(1)), other.shard.counts().ipv4.prefixes), (3, 3));
     assert!(other.shard.lookup(prefix(1)).unwrap().paths[0].attrs.llgr_stale());
 }
+
+/// The part leaves its shard before that one knows, and arrives after the scan of the other.
+#[test]
+fn long_lived_stale_paths_that_move_unmarked_are_marked_where_they_arrive() {
+    let mut bench = bench();
+    let mut other = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
+    other.handle(ShardIn::PeerUp(Arc::new(long_lived(1, 1))));
+    other.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::ALL });
+    let extract = |logical| bench.shard.extract(logical, Cut::START, usize::MAX, &mut bench.out);
+    let moved: Vec<_> = (0..LOGICAL_SHARDS).map(extract).collect();
+    mark(&mut other);
+    moved.into_iter().for_each(|moved| other.shard.adopt(moved, &mut other.out));
+    other.finish();
+    assert!(other.shard.lookup(prefix(1)).unwrap().paths[0].attrs.llgr_stale());
+    assert!(other.shard.lookup(prefix(3)).is_none());
+}
