@@ -134,6 +134,16 @@ class Receiver:
         return {prefix: sorted(hops) for prefix, hops in found.items()}
 
 
+def viewed(ours):
+    """Prefix → next hops in the Adj-RIB-Out of the receiver, sorted, and its identifiers."""
+    lines = ours.text("show", "bgp", "neighbor", Pair.B4, "advertised", "--json").splitlines()
+    hops, ids = {}, {}
+    for route in map(json.loads, lines):
+        hops.setdefault(route["prefix"], []).append(route["sent"]["next_hop"])
+        ids.setdefault(route["prefix"], []).append(route.get("path_id"))
+    return {prefix: sorted(of) for prefix, of in hops.items()}, ids
+
+
 def start(pair, kind, add_path='add-path = { send = "all" }', **named):
     ours = Ribtide(pair.a, router(add_path, **named))
     receiver = Receiver(kind, pair.b)
@@ -164,6 +174,9 @@ def all_paths_to(pair, kind):
 
     def same():
         wait_for("the receiver has exactly the paths", lambda: receiver.paths() == history.expected(), 60, 0.3)
+        wait_for("so has the view", lambda: viewed(ours)[0] == history.expected(), 30, 0.3)
+        ids = viewed(ours)[1]
+        assert all(None not in of and len(set(of)) == len(of) for of in ids.values()), ids
 
     for _ in range(8):
         history.go_on(60)
@@ -172,7 +185,14 @@ def all_paths_to(pair, kind):
     assert advertised == sum(map(len, history.expected().values()))
     several = max(ours.show("route"), key=lambda route: len(route["paths"]))
     assert len(several["paths"]) > 1, several
-    assert ours.text("explain", several["prefix"]).count("sent with identifier") == len(several["paths"])
+    assert ours.text("explain", several["prefix"]).count(", identifier ") == len(several["paths"])
+    # The view names each path, as text and in the explanation.
+    text = ours.text("show", "bgp", "neighbor", Pair.B4, "advertised", several["prefix"])
+    assert text.count(f"*  {several['prefix']} (path ") == len(several["paths"]), text
+    assert len(re.findall(r", identifier \d+: sent$", text, re.M)) == len(several["paths"]), text
+    stage = json.loads(ours.text("explain", several["prefix"], "--to", Pair.B4, "--json"))["stages"][-1]
+    assert stage["state"] == "passed"
+    assert len([m for m in stage["messages"] if m.startswith("sent with identifier ")]) == len(several["paths"]), stage
     # A source goes, with all of its paths and no other, and comes back.
     gone = next(iter(SOURCES))
     history.speakers.pop(gone).close()
@@ -209,6 +229,7 @@ def test_selections_change_while_the_session_lasts(pair):
     def hold(*sources):
         expected = {prefix: sorted(sources) for prefix in PREFIXES} if sources else {}
         wait_for(f"paths of {sources}", lambda: receiver.paths() == expected, 30, 0.3)
+        assert viewed(ours)[0] == expected
 
     hold(first, second, third, fourth)
     since = ours.neighbor(Pair.B4)["state_seconds"]
@@ -393,6 +414,7 @@ def test_best_path_for_each_client(pair, kind):
     def holds(hop):
         wait_for(f"the client's path is by {hop}",
                  lambda: (client.table().get(prefix) or type("", (), {"next_hop": None})).next_hop == hop, 40, 0.3)
+        assert viewed(ours) == (({prefix: [hop]}, {prefix: [None]}) if hop else ({}, {}))
 
     two.send(update([prefix], [65112, 65112], "198.19.0.12"))
     holds("198.19.0.12")

@@ -1,6 +1,7 @@
 """AS paths verified with ASPA records (draft-ietf-sidrops-aspa-verification) from a cache of RTR version 2
 (draft-ietf-sidrops-8210bis), which the test plays; the expected states are worked out here, by the draft's text."""
 
+import contextlib
 import ipaddress
 import json
 import random
@@ -87,9 +88,11 @@ class Cache:
                 pass
 
     def close(self):
-        self.listener.close()
-        for client in self.clients:
-            client.close()
+        # Without shutdown a socket stays open while a thread waits for it.
+        for waiting in [self.listener, *self.clients]:
+            with contextlib.suppress(OSError):
+                waiting.shutdown(socket.SHUT_RDWR)
+            waiting.close()
 
 
 def state(aspas, path, first, downstream):

@@ -1,5 +1,6 @@
 """The configurations of docs/deployments.md, as they are printed there, beside BIRD and FRR."""
 
+import json
 import pathlib
 import re
 
@@ -189,6 +190,48 @@ def test_leaf(hosts):
     for process in one.processes.values():
         process.popen.send_signal(18)
     wait_for("it is back", lambda: leaf.gateways("10.10.2.0/24") == {"10.2.1.0", "10.2.2.0"}, 60)
+
+
+@pytest.mark.feature("deployments: unnumbered leaf")
+@pytest.mark.peers("frr")
+def test_unnumbered_leaf(hosts):
+    leaf, one, two, server = hosts("leaf", "one", "two", "server")
+    for host, ours, theirs in ((one, "uplink1", "leaf0"), (two, "uplink2", "leaf0"), (server, "port7", "eth0")):
+        leaf.ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", host.name)
+        leaf.ip("link", "set", ours, "up")
+        host.ip("link", "set", theirs, "up")
+    leaf.address("lo", "10.30.0.1/32")
+    router = Ribtide(leaf, printed("Unnumbered leaf"))
+    spines = [Frr(host, bfdd="", bgpd=frr(asn, router_id, "leaf0", "external", ["0.0.0.0/0", "10.32.0.0/24"], " neighbor leaf0 bfd\n")
+                  .replace("neighbor leaf0 remote-as external", "neighbor leaf0 interface remote-as external"))
+              for host, asn, router_id in ((one, 4200000311, "10.30.0.11"), (two, 4200000312, "10.30.0.12"))]
+    service = "10.31.0.5/32"
+    Ribtide(server, printed("Host").replace('neighbors = ["10.3.1.0", "10.3.2.0"]', 'interfaces = ["eth0"]').replace("10.20.0.1/32", service))
+    server.address("lo", service)
+    wait_for("three neighbours have sessions", lambda: router.show("bgp", "summary")["established"] == 3, 60)
+
+    def dev(host, prefix):
+        objects = {n["id"]: n for n in json.loads(host.ip("-j", "nexthop", "show"))}
+        found = set()
+        for route in json.loads(host.ip("-j", "route", "show", prefix)):
+            hop = objects.get(route.get("nhid"), route)
+            found |= {h.get("dev") for h in ([objects.get(m["id"], {}) for m in hop["group"]] if "group" in hop else [hop])}
+        return found
+
+    wait_for("both spines share the traffic", lambda: dev(leaf, "10.32.0.0/24") == {"uplink1", "uplink2"}, 60)
+    wait_for("the host's service has its port", lambda: dev(leaf, service) == {"port7"}, 60)
+    wait_for("the host has a default route", lambda: dev(server, "default") == {"eth0"}, 60)
+    assert {p["prefix"] for p in router.show("route")} == {"0.0.0.0/0", "10.32.0.0/24", service, "10.30.0.1/32"}
+    for spine in spines:
+        wait_for("the spine has the host's service", lambda: service in json.loads(spine.query("show bgp ipv4 unicast json", "bgpd"))["routes"], 60)
+    wait_for("BFD is up with both", lambda: [s["state"] for s in router.show("bfd")["sessions"]] == ["Up", "Up"], 60)
+    # A spine that stands still, while its link stays up.
+    for process in spines[0].processes.values():
+        process.popen.send_signal(19)
+    wait_for("the silent spine is gone", lambda: dev(leaf, "10.32.0.0/24") == {"uplink2"}, 2)
+    for process in spines[0].processes.values():
+        process.popen.send_signal(18)
+    wait_for("it is back", lambda: dev(leaf, "10.32.0.0/24") == {"uplink1", "uplink2"}, 60)
 
 
 @pytest.mark.feature("deployments: leaf, host")

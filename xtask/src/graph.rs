@@ -77,7 +77,7 @@ const GRAPH: &[Row] = &[
         ],
         &["ribd"],
     ),
-    row("bfdd", &["wire", "bfd", "rib", "runtime", "config"], &["prefix"]),
+    row("bfdd", &["prefix", "wire", "bfd", "rib", "runtime", "config"], &[]),
     row("rpkid", &["prefix", "wire", "rpki", "runtime", "config"], &[]),
     row("ribd", &["prefix", "wire", "policy", "bgp", "rib", "runtime", "config", "dataplane"], &[]),
     row(
@@ -98,6 +98,8 @@ const GRAPH: &[Row] = &[
         ],
         &[],
     ),
+    row("bmpd", &["prefix", "wire", "bgp", "runtime", "config", "bgpd"], &["policy"]),
+    row("mrtd", &["prefix", "wire", "bgp", "runtime", "config", "bgpd"], &[]),
     row(
         "api",
         &[
@@ -118,6 +120,8 @@ const GRAPH: &[Row] = &[
             "rpkid",
             "ribd",
             "bgpd",
+            "bmpd",
+            "mrtd",
         ],
         &["policy"],
     ),
@@ -135,6 +139,8 @@ const GRAPH: &[Row] = &[
             "rpkid",
             "ribd",
             "bgpd",
+            "bmpd",
+            "mrtd",
             "api",
         ],
         &["wire", "policy", "bgp"],

@@ -3,9 +3,9 @@
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, FibQuery, GroupQuery, Named, NeighborQuery, NextHopGroupQuery,
-    Nothing, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery,
-    UrlQuery, ValidationQuery, limit,
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery,
+    NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
+    RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics};
@@ -16,8 +16,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{
-    AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
-    SetSuppression,
+    AddRoutes, AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
+    SetSuppression, WithdrawRoutes,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -157,6 +157,14 @@ pub(super) fn endpoints() -> Endpoints {
         })
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
+        .read("/v1/bgp/aggregates", |i, Nothing {}| answers::aggregates(i))
+        .read("/v1/bgp/originated", |i, q: OwnedQuery| {
+            answers::owned_routes(i, q.owner, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
+        })
+        .change("/v1/bgp/originated", |i, add: AddRoutes| Ok(Changed::from(answers::add_routes(i, add)?)))
+        .change("/v1/bgp/originated/withdraw", |i, withdraw: WithdrawRoutes| {
+            Ok(Changed::from(answers::withdraw_routes(i, withdraw)?))
+        })
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
         .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
@@ -203,6 +211,9 @@ pub(super) fn endpoints() -> Endpoints {
             answers::rpki_aspas(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
         })
         .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
+        .read("/v1/bmp", |i, Nothing {}| answers::bmp(i))
+        .read("/v1/mrt", |i, Nothing {}| answers::mrt(i))
+        .read("/v1/mrt/table", |i, q: CursorQuery| answers::mrt_table(i, q.cursor.as_deref()))
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
         .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))

@@ -205,6 +205,16 @@ pub(super) struct RouteQuery {
     pub(super) limit: Option<usize>,
 }
 
+/// A page of routes of API clients.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OwnedQuery {
+    /// Only those of this owner.
+    pub(super) owner: Option<String>,
+    pub(super) cursor: Option<String>,
+    pub(super) limit: Option<usize>,
+}
+
 /// A page of the Adj-RIB-Out of a neighbour.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -257,6 +267,13 @@ pub(super) struct NextHopGroupQuery {
 pub(super) struct PageQuery {
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
+}
+
+/// A page of a list with pages of its own size.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CursorQuery {
+    pub(super) cursor: Option<String>,
 }
 
 /// A prefix with an origin AS; without one: NONE.

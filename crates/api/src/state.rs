@@ -6,10 +6,12 @@ use ribtide_asic::InProcess;
 use ribtide_bfdd::Bfd;
 use ribtide_bgpd::Bgp;
 use ribtide_bgpd::owners::Owners;
+use ribtide_bmpd::Bmp;
 use ribtide_config::Config;
 use ribtide_dataplane::fpm::FpmHandle;
 use ribtide_dataplane::kernel::KernelHandle;
 use ribtide_model::Reloaded;
+use ribtide_mrtd::{Mrt, TableDump};
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
 use ribtide_ribd::RibHandle;
 use ribtide_rpkid::Engine;
@@ -38,6 +40,10 @@ pub struct RouterState {
     pub bgp: Option<Bgp>,
     /// Origin validation; see [`RouterState::rpki`].
     pub rpki: RwLock<Option<StageHandle<Engine>>>,
+    /// BMP, when configured.
+    pub bmp: Option<Bmp>,
+    /// MRT files, when configured.
+    pub mrt: Option<Mrt>,
     /// BFD.
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
@@ -87,6 +93,8 @@ pub(crate) struct ApiState {
     pub(crate) failed_reads: Reads<VecDeque<(VrfId, FailedCursor)>>,
     /// Paged reads of BGP routes.
     pub(crate) route_reads: Reads<RouteRead>,
+    /// Dumps of the table.
+    pub(crate) mrt_reads: Reads<TableDump>,
 }
 
 impl ApiState {
@@ -99,6 +107,7 @@ impl ApiState {
             fib_reads: Reads::default(),
             failed_reads: Reads::default(),
             route_reads: Reads::default(),
+            mrt_reads: Reads::default(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The state of the BFD thread: sessions with their sockets and configuration.
 
-use super::Outputs;
 use super::notifier::{Gateway, Notifier};
 use super::socket::{self, Listener};
+use super::{Learnt, Outputs};
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
 use ribtide_config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
+use ribtide_prefix::zone::with_zone;
 use ribtide_rib::IfIndex;
 use ribtide_runtime::log::target;
 use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
@@ -54,6 +55,9 @@ pub struct SessionView {
 pub struct Engine {
     pub(super) poll: Poll,
     listen: Vec<IpAddr>,
+    /// The sessions of the configuration, and those of learnt neighbours.
+    configured: BfdConfig,
+    learnt: Learnt,
     listeners: Vec<Listener>,
     sessions: Sessions,
     known: BTreeMap<Discriminator, SessionEntry>,
@@ -89,6 +93,8 @@ impl Engine {
         Engine {
             poll,
             listen,
+            configured: BfdConfig::default(),
+            learnt: Learnt::new(),
             listeners: Vec::new(),
             sessions: Sessions::new(RandomState::new().hash_one(std::process::id())),
             known: BTreeMap::new(),
@@ -221,13 +227,21 @@ impl Engine {
         let Some(known) = self.known.get(&id) else { return };
         self.notifier.gateway(self.gateway(known), known.standing.usable(known.requested.settings.strict));
         if known.requested.bgp {
-            self.notifier.neighbor(known.peer.address, Some(known.standing));
+            self.notifier.neighbor(self.neighbor(known), Some(known.standing));
         }
     }
 
     fn gateway(&self, known: &SessionEntry) -> Gateway {
         let number = |name: &String| self.numbers.get(name).copied().or(known.interface);
         (known.peer.address, known.peer.interface.as_ref().and_then(number))
+    }
+
+    /// The neighbour as BGP knows it: a link-local address with its zone.
+    fn neighbor(&self, known: &SessionEntry) -> IpAddr {
+        match self.gateway(known) {
+            (IpAddr::V6(address), Some(zone)) => with_zone(address, zone).into(),
+            (address, _) => address,
+        }
     }
 
     fn log(&mut self, id: Discriminator, from: State, to: State) {
@@ -261,6 +275,32 @@ impl Engine {
     /// # Errors
     /// A sentence when a socket cannot be bound; nothing has changed.
     pub fn configure(&mut self, config: &BfdConfig) -> io::Result<Changes> {
+        let changes = self.apply(&self.with_learnt(config))?;
+        self.configured.clone_from(config);
+        Ok(changes)
+    }
+
+    /// Takes other learnt neighbours. Without a socket for them they have no session, which BGP takes for one that is
+    /// not up.
+    pub(super) fn learn(&mut self, learnt: Learnt) {
+        let before = std::mem::replace(&mut self.learnt, learnt);
+        if let Err(error) = self.apply(&self.with_learnt(&self.configured)) {
+            tracing::error!(target: target::BFD, %error, "neighbours by interface have no BFD");
+            self.learnt = before;
+        }
+    }
+
+    /// The sessions of a configuration and of learnt neighbours. Both have one session where they have the same neighbour,
+    /// with the settings of the configuration.
+    fn with_learnt(&self, config: &BfdConfig) -> BfdConfig {
+        let mut all = config.clone();
+        for (peer, session) in &self.learnt {
+            all.sessions.entry(peer.clone()).and_modify(|known| known.bgp = true).or_insert(*session);
+        }
+        all
+    }
+
+    fn apply(&mut self, config: &BfdConfig) -> io::Result<Changes> {
         let now = self.now();
         if config.listen == self.listen {
             self.listen_for(config)?;
@@ -303,7 +343,8 @@ impl Engine {
                 self.act();
             }
             if former.bgp && !requested.bgp {
-                self.notifier.neighbor(peer.address, None);
+                let neighbor = self.known.get(&id).map_or(peer.address, |known| self.neighbor(known));
+                self.notifier.neighbor(neighbor, None);
             }
             self.inform(id);
         }
@@ -410,7 +451,7 @@ impl Engine {
         let Some(known) = self.known.remove(&id) else { return };
         self.notifier.gateway(self.gateway(&known), true);
         if known.requested.bgp {
-            self.notifier.neighbor(known.peer.address, None);
+            self.notifier.neighbor(self.neighbor(&known), None);
         }
         self.by_peer.remove(&known.peer);
     }

@@ -23,21 +23,29 @@ pub use engine::{Changes, Engine, SessionView};
 pub use notifier::BfdNews;
 
 use mio::{Events, Poll, Token, Waker};
-use ribtide_config::{BfdConfig, InterfaceConfig};
+use ribtide_config::{BfdConfig, BfdPeer, BfdSession, InterfaceConfig};
 use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
-use ribtide_runtime::ring::{Sender, Wake};
+use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 const WAKE: Token = Token(usize::MAX);
+/// Sets of learnt neighbours that may wait.
+const LEARNT: usize = 16;
+
+/// All neighbours whose addresses are learnt, with their sessions: the session thread sends the whole set at each change.
+pub type Learnt = BTreeMap<BfdPeer, BfdSession>;
 
 /// How to reach the thread.
 pub struct Bfd {
     /// For questions.
     pub handle: StageHandle<Engine>,
+    /// For learnt neighbours.
+    pub learnt: Sender<Learnt>,
     /// Ends when every neighbour has been told of a stop.
     pub thread: JoinHandle<()>,
 }
@@ -59,6 +67,7 @@ pub fn start(
     config: &BfdConfig,
     interfaces: &[InterfaceConfig],
     outputs: Outputs,
+    rings: &Rings,
     stop: Stop,
 ) -> io::Result<Bfd> {
     let failed = |e: io::Error| {
@@ -70,19 +79,21 @@ pub fn start(
     // A waker fails only when the process is out of kernel memory.
     let wake: Wake = Arc::new(move || drop(waker.wake()));
     let (handle, calls) = pair("BFD");
+    let (learnt, learns) = rings.bounded("sessions to BFD", LEARNT);
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config)?;
     let at_stop = wake.clone();
     let at_end = stop.clone();
     let body = move || {
         let _waker = stop.on_stop(move || at_stop());
-        run(engine, &calls, &stop);
+        run(engine, &calls, &learns, &stop);
     };
     let thread = thread::spawn_urgent("bfd", 20, Ends::AtStop(at_end), body).map_err(failed)?;
-    Ok(Bfd { handle: handle.with_wake(Some(wake)), thread })
+    let learnt = learnt.with_wake(Some(wake.clone()));
+    Ok(Bfd { handle: handle.with_wake(Some(wake)), learnt, thread })
 }
 
-fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, learns: &Receiver<Learnt>, stop: &Stop) {
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
         if let Err(error) = engine.poll.poll(&mut events, Some(engine.poll_timeout()))
@@ -98,6 +109,9 @@ fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
         // Packets before timers: what came while the thread did not run has come.
         engine.receive();
         engine.tick();
+        while let Some(learnt) = learns.try_recv() {
+            engine.learn(learnt);
+        }
         calls.serve(&mut engine);
         engine.notify();
     }

@@ -31,7 +31,7 @@ fn running(text: &str) -> Running {
     let (rings, stop) = (Rings::default(), Stop::default());
     let ((rib, to_rib), (bgp, to_bgp)) = (rings.bounded("rib", 64), rings.bounded("bgp", 64));
     let outputs = Outputs { rib: Some(rib), bgp: Some(bgp) };
-    let bfd = start(&parsed(text).bfd, &[], outputs, stop.clone()).unwrap();
+    let bfd = start(&parsed(text).bfd, &[], outputs, &rings, stop.clone()).unwrap();
     Running { bfd: Some(bfd), to_rib, to_bgp, stop, usable: Map::default(), news: Vec::new() }
 }
 
@@ -193,7 +193,8 @@ fn what_must_be_proven_is_not_usable_before() {
     let mut a = Neighbor::new(Ipv4Addr::new(127, 9, 1, 2), Ipv4Addr::new(127, 9, 1, 1), 250);
     until("proven", &mut router, &mut [&mut a], |r| r.usable.get(&gateway) == Some(&true));
     assert!(router.news.is_empty(), "no BGP session has it");
-    let error = start(&parsed(&text).bfd, &[], Outputs { rib: None, bgp: None }, Stop::default());
+    let outputs = Outputs { rib: None, bgp: None };
+    let error = start(&parsed(&text).bfd, &[], outputs, &Rings::default(), Stop::default());
     let says = error.err().unwrap().to_string();
     assert!(says.starts_with("BFD cannot receive on 127.9.1.1 port 3784"), "{says}");
     assert!(says.contains("another BFD daemon runs"), "{says}");

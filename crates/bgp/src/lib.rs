@@ -12,4 +12,6 @@ pub mod ingest;
 pub mod link_bandwidth;
 pub mod message;
 pub mod peer;
+pub mod presence;
 pub mod shard;
+pub mod watch;

@@ -9,8 +9,11 @@
 
 use crate::attr::AttrSet;
 use crate::peer::{FamilySet, FeedKind, PeerId, PeerInfo, PrefixLimits};
+use crate::presence::Presence;
+use crate::watch::WatchSet;
+use ribtide_policy::{Named, PrefixSet};
 pub use ribtide_prefix::TrackedNextHop;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, per_family};
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::net::IpAddr;
@@ -103,6 +106,8 @@ pub enum ShardIn {
     Suppress(bool),
     /// Outcomes of fed routes.
     Confirmed(Confirmation),
+    /// The routes to watch from now on, in place of the former ones.
+    Watch(Arc<WatchSet>),
 }
 
 /// Outcomes of a shard's fed routes in dataplanes; see [`Shard::fence`](crate::shard::Shard::fence).
@@ -255,6 +260,18 @@ pub struct RankedChange<F: Family> {
 }
 
 impl RankedBatch {
+    /// Adds the changes of another batch.
+    pub fn append(&mut self, other: &RankedBatch) {
+        let (paths, ranked) = (self.paths.len() as u32, self.ranked.len() as u32);
+        self.paths.extend_from_slice(&other.paths);
+        self.ranked.extend(other.ranked.iter().map(|one| RankedPath { path: one.path + paths, ..*one }));
+        for_each_family!(F => {
+            let changes = other.changes.get::<F>().iter();
+            let changes = changes.map(|change| RankedChange { start: change.start + ranked, ..*change });
+            self.changes.get_mut::<F>().extend(changes);
+        });
+    }
+
     /// The former and the new paths of one of its changes, each from the best on.
     pub fn of<F: Family>(&self, change: &RankedChange<F>) -> (&[RankedPath], &[RankedPath]) {
         let start = change.start as usize;
@@ -267,7 +284,7 @@ impl RankedBatch {
 pub const NONE: u32 = u32::MAX;
 
 /// A worker's request for best paths.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DumpRequest {
     /// The worker.
     pub worker: u32,
@@ -275,8 +292,22 @@ pub struct DumpRequest {
     pub token: u64,
     /// The family.
     pub afi: Afi,
+    /// The prefixes.
+    pub scope: DumpScope,
     /// Whether it needs the ranked paths of each prefix, and changes of these from now on.
     pub ranked: bool,
+}
+
+/// The prefixes of a dump: those in one of some prefix sets; by default all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DumpScope(pub Option<Arc<[Arc<Named<PrefixSet>>]>>);
+
+impl DumpScope {
+    /// Whether it has a prefix.
+    #[inline]
+    pub fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
+        self.0.as_ref().is_none_or(|sets| sets.iter().any(|set| set.set().contains(prefix)))
+    }
 }
 
 /// A message of a shard or a session to a worker.
@@ -293,6 +324,16 @@ pub enum EgressIn {
         batch: BestBatch,
         /// Whether this shard has sent everything.
         last: bool,
+    },
+    /// Best paths of some prefixes, to be packed for stations and not for members; see
+    /// [`Worker::take_mirrored`](crate::egress::Worker::take_mirrored). Ordered with `Best`.
+    Mirror {
+        /// Returned with the messages.
+        token: u64,
+        /// The paths: `old` is always [`NONE`].
+        batch: Arc<BestBatch>,
+        /// Ranked paths of these prefixes, without former ones, while workers need them.
+        ranked: Arc<RankedBatch>,
     },
     /// Changes of ranked paths; the same batch goes to every worker that needs them.
     Ranked(Arc<RankedBatch>),
@@ -316,6 +357,8 @@ pub enum EgressIn {
     /// The peer asked for a family again (RFC 2918), or an operator did. `true`: the peer understands marks of its begin and end
     /// (RFC 7313).
     Refresh(PeerId, Afi, bool),
+    /// The presence of routes that export policies and default routes depend on.
+    Presence(Arc<Presence>),
     /// A peer came up elsewhere: sources must be known before their paths. A peer whose
     /// [`PeerKind`](crate::peer::PeerKind) changes gets another number.
     SourceUp(Arc<PeerInfo>),
@@ -342,7 +385,7 @@ pub struct Feed {
 /// which need an interface.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FeedSet {
-    /// Gateways and what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
+    /// Gateways; the unspecified address discards. And what share of the traffic each has, 1 to [`SHARES`](crate::link_bandwidth::SHARES), each once, in the order of
     /// their addresses: of the best path and of those that share its traffic.
     pub next_hops: SmallVec<[(IpAddr, u16); 4]>,
     /// The kind of peer of these paths.

@@ -1,12 +1,16 @@
 //! Peers as the sources and receivers of routes, for shards and egress workers.
 
-use ribtide_policy::{RouteType, Source};
-use ribtide_prefix::Afi;
+use crate::attr::AttrSet;
+use crate::message::DumpScope;
+use crate::presence::Presence;
+use ribtide_policy::{Named, PrefixRange, PrefixSet, RouteType, Source};
 pub use ribtide_prefix::FamilySet;
+use ribtide_prefix::{Afi, Prefix, V4, V6};
 use ribtide_wire::bgp::role::Role;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 /// A configured or dynamic peer, as a dense number. A number is reused only after every shard and
 /// worker has removed its former peer.
@@ -46,12 +50,24 @@ pub enum LocalSource {
     Static,
     /// Another program gave it a route in the kernel.
     Kernel,
+    /// A client of the API announced it.
+    Api,
+    /// A more specific route exists (RFC 4271 section 9.2.2.2).
+    Aggregate,
+    /// It is a default route for single neighbours, which is in no shard.
+    Default,
 }
 
 impl LocalSource {
-    /// Every source.
-    pub const ALL: [LocalSource; 4] =
-        [LocalSource::Network, LocalSource::Connected, LocalSource::Static, LocalSource::Kernel];
+    /// Every source of routes in shards.
+    pub const ALL: [LocalSource; 6] = [
+        LocalSource::Network,
+        LocalSource::Connected,
+        LocalSource::Static,
+        LocalSource::Kernel,
+        LocalSource::Api,
+        LocalSource::Aggregate,
+    ];
 
     /// Its name in output.
     pub fn name(self) -> &'static str {
@@ -60,7 +76,16 @@ impl LocalSource {
             LocalSource::Connected => "connected",
             LocalSource::Static => "static",
             LocalSource::Kernel => "kernel",
+            LocalSource::Api => "API",
+            LocalSource::Aggregate => "aggregate",
+            LocalSource::Default => "default-originate",
         }
+    }
+
+    /// Whether the RIB manager gets its routes from BGP. Of the others it has a route already, or the
+    /// operator wants none.
+    pub fn feeds(self) -> bool {
+        matches!(self, LocalSource::Api | LocalSource::Aggregate)
     }
 }
 
@@ -204,7 +229,10 @@ impl PeerInfo {
 
     /// The kind of this peer's routes for the RIB manager.
     pub fn feed_kind(&self) -> FeedKind {
-        let internal = self.kind.is_inside();
+        let internal = match self.kind {
+            PeerKind::Local(source) => source.feeds(),
+            kind => kind.is_inside(),
+        };
         FeedKind { internal, recursive: internal || self.multihop }
     }
 }
@@ -212,7 +240,7 @@ impl PeerInfo {
 /// The kind of a route's peer, for the RIB manager.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FeedKind {
-    /// Internal routes have administrative distance 200, external ones 20.
+    /// Internal routes and those of this router have administrative distance 200, external ones 20.
     pub internal: bool,
     /// Whether next hops may resolve through routes that are not connected.
     pub recursive: bool,
@@ -254,6 +282,13 @@ pub struct EgressSettings {
     pub long_lived: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
+    /// Our link-local address on the link that we share with the receivers: it is sent with our own global IPv6 address, or
+    /// alone where there is none (RFC 2545 section 3).
+    pub link_local: Option<Ipv6Addr>,
+    /// IPv4 routes may have IPv6 next hops (RFC 8950).
+    pub extended_next_hop: bool,
+    /// A default route of their own, which is in no table.
+    pub default_originate: Option<DefaultOriginate>,
     /// The families in which the receivers get several paths of a prefix, and which.
     pub add_path: SentPaths,
     /// The only receiver, where the best path that it gets is that of the paths which it may have, rather than none
@@ -261,6 +296,29 @@ pub struct EgressSettings {
     pub client: Option<PeerId>,
     /// The export policy. Equal ones have equal results.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
+}
+
+/// A default route that receivers get in place of any in the table. The export policy does not apply to it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DefaultOriginate {
+    /// Only while a best path is in this set.
+    pub condition: Option<Arc<Named<PrefixSet>>>,
+    /// Its source, a peer without session.
+    pub source: PeerId,
+    /// Its attributes in IPv4; `None`: it has none.
+    pub v4: Option<AttrSet>,
+    /// The same in IPv6.
+    pub v6: Option<AttrSet>,
+}
+
+impl DefaultOriginate {
+    /// Its attributes in a family.
+    pub fn of(&self, afi: Afi) -> Option<&AttrSet> {
+        match afi {
+            Afi::Ipv4 => self.v4.as_ref(),
+            Afi::Ipv6 => self.v6.as_ref(),
+        }
+    }
 }
 
 impl EgressSettings {
@@ -288,10 +346,50 @@ impl EgressSettings {
             long_lived: false,
             role: None,
             next_hop: NextHopRule::Keep,
+            link_local: None,
+            extended_next_hop: false,
+            default_originate: None,
             add_path: SentPaths::default(),
             client: None,
             export,
         }
+    }
+
+    /// The prefix sets whose routes decide about what is sent, each once.
+    pub fn presence_sets(&self) -> Vec<Arc<Named<PrefixSet>>> {
+        let mut sets = self.export.presence_sets();
+        let condition = self.default_originate.iter().filter_map(|default| default.condition.as_ref());
+        sets.extend(condition.filter(|set| !self.export.presence_sets().contains(set)).cloned());
+        sets
+    }
+
+    /// Whether the presence of routes decides about what is sent, or there is a default route of their own.
+    pub fn is_conditional(&self) -> bool {
+        self.default_originate.is_some() || !self.export.presence_sets().is_empty()
+    }
+
+    /// The settings at a presence of routes: without conditions that are not known, and without a
+    /// default route whose condition does not hold.
+    pub fn resolve(&self, presence: &Presence) -> EgressSettings {
+        let holds = |default: &DefaultOriginate| {
+            default.condition.as_ref().is_none_or(|set| presence.of(set) == Some(true))
+        };
+        let default_originate = self.default_originate.clone().filter(holds);
+        let export = match self.export.presence_sets().is_empty() {
+            true => self.export.clone(),
+            false => Arc::new(self.export.resolve(|set| presence.of(set))),
+        };
+        EgressSettings { default_originate, export, ..self.clone() }
+    }
+
+    /// The prefixes that a change of presence may concern.
+    pub fn presence_scope(&self) -> DumpScope {
+        let Some(mut sets) = self.export.presence_scope() else { return DumpScope::default() };
+        if self.default_originate.as_ref().is_some_and(|default| default.condition.is_some()) {
+            let defaults = [Prefix::<V4>::default_route().any(), Prefix::<V6>::default_route().any()];
+            sets.push(Named::new("default routes", PrefixSet::new(defaults.map(PrefixRange::exact))));
+        }
+        DumpScope(Some(sets.into()))
     }
 
     /// Whether the paths for these peers in family `afi` depend on others than the best.
@@ -322,11 +420,11 @@ pub enum NextHopRule {
     Own {
         /// For IPv4 routes; `None`: IPv4 routes go with the IPv6 address (RFC 8950) or not at all.
         v4: Option<Ipv4Addr>,
-        /// For IPv6 routes; `None`: IPv6 routes are not sent.
+        /// For IPv6 routes; `None`: they go with [`EgressSettings::link_local`] or not at all.
         v6: Option<Ipv6Addr>,
     },
-    /// As received, except of routes that we originate, and where the export policy sets it to our own
-    /// address: one of these.
+    /// As received, except of routes that we originate, where the export policy sets it to our own
+    /// address, and where it is valid on another link alone: one of these.
     KeepUnlessOwn {
         /// For IPv4 routes.
         v4: Option<Ipv4Addr>,

@@ -10,7 +10,7 @@
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{
-    Confirmation, DumpRequest, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
+    Confirmation, DumpRequest, DumpScope, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch,
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
@@ -256,7 +256,8 @@ fn measure(load: &Load) {
     };
     timed.handle(ShardIn::Suppress(load.suppressed));
     if load.ranked {
-        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, ranked: true }));
+        let scope = DumpScope::default();
+        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, scope, ranked: true }));
         timed.print("nothing dumped", 1);
     }
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
@@ -273,7 +274,13 @@ fn measure(load: &Load) {
         a_path(sets),
         a_path(resident().saturating_sub(before))
     );
-    timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4, ranked: load.ranked }));
+    timed.handle(ShardIn::Dump(DumpRequest {
+        worker: 0,
+        token: 1,
+        afi: Afi::Ipv4,
+        scope: DumpScope::default(),
+        ranked: load.ranked,
+    }));
     timed.print("a prefix dumped", load.prefixes);
     let far = NextHopState::Reachable { cost: 7 };
     let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };

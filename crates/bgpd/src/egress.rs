@@ -6,6 +6,7 @@
 //! ```
 
 use super::mailbox::{Mailbox, retry_all};
+use super::monitor::{self, MonitorIn, Tap};
 use super::pace::Pace;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
@@ -89,6 +90,8 @@ pub struct Outputs {
     pub shards: Vec<Sender<ShardIn>>,
     /// The queue of the session thread.
     pub writes: Sender<EgressOut>,
+    /// The BMP monitor.
+    pub monitor: Option<Tap>,
     /// Whether readers and shards have more work.
     pub upstream: Watch,
 }
@@ -135,6 +138,7 @@ impl WorkerBuilder {
             calls,
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             writes: Mailbox::new(outputs.writes),
+            monitor: outputs.monitor.map(|tap| (Mailbox::new(tap.data.clone()), tap)),
             upstream: outputs.upstream,
             pace: Pace::default(),
             wants: [false; 2],
@@ -213,6 +217,8 @@ pub(super) struct WorkerStage {
     calls: CallQueue<WorkerStage>,
     shards: Vec<Mailbox<ShardIn>>,
     writes: Mailbox<EgressOut>,
+    /// The BMP monitor and its queue.
+    monitor: Option<(Mailbox<MonitorIn>, Tap)>,
     upstream: Watch,
     pace: Pace,
     /// What the flags for shards say.
@@ -241,7 +247,8 @@ impl Stage for WorkerStage {
             call(self);
         }
         let sent_all = retry_all(&mut self.shards);
-        if !self.writes.retry() {
+        let monitor = self.monitor.as_mut().is_none_or(|(mailbox, _)| mailbox.retry());
+        if !self.writes.retry() || !monitor {
             return Turn::Held;
         }
         self.take_control();
@@ -249,7 +256,7 @@ impl Stage for WorkerStage {
         let routes = self.work();
         self.pack();
         self.meter.add(routes, begin);
-        if !self.writes.is_empty() {
+        if !self.writes.is_empty() || self.monitor_waits() {
             Turn::Held
         } else if self.packing || !self.inbox.is_empty() || !self.control.is_empty() {
             Turn::Busy
@@ -264,8 +271,9 @@ impl Stage for WorkerStage {
         let mut select = Select::new();
         stop.watch(&mut select);
         self.calls.watch(&mut select);
-        if !self.writes.is_empty() {
+        if !self.writes.is_empty() || self.monitor_waits() {
             self.writes.watch(&mut select);
+            self.monitor.iter().for_each(|(mailbox, _)| mailbox.watch(&mut select));
             // The next turn checks all queues.
             select.ready();
             return false;
@@ -278,6 +286,10 @@ impl Stage for WorkerStage {
 }
 
 impl WorkerStage {
+    fn monitor_waits(&self) -> bool {
+        self.monitor.as_ref().is_some_and(|(mailbox, _)| !mailbox.is_empty())
+    }
+
     fn take_control(&mut self) {
         while let Some(message) = self.control.try_recv() {
             self.worker.handle(message);
@@ -296,11 +308,15 @@ impl WorkerStage {
             routes += match &message {
                 EgressIn::Best(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
                 EgressIn::Dump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
+                EgressIn::Mirror { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
                 EgressIn::Ranked(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
                 EgressIn::RankedDump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
                 _ => 0,
             };
             self.worker.handle(message);
+        }
+        if let Some((mailbox, _)) = &mut self.monitor {
+            self.worker.take_mirrored().into_iter().for_each(|page| mailbox.post(MonitorIn::Mirrored(page)));
         }
         routes
     }
@@ -326,7 +342,7 @@ impl WorkerStage {
         let waits = self.dumps_paused || self.deferred || self.stale > 0;
         let requests = if waits { Vec::new() } else { self.worker.requests() };
         for request in requests {
-            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request)));
+            self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Dump(request.clone())));
         }
         let idle = self.inbox.is_empty() && self.upstream.idle();
         let what = if self.packing {
@@ -338,6 +354,12 @@ impl WorkerStage {
             let mut writes = Vec::new();
             let share = (BUDGET / self.worker.positions().max(1)).max(SHARE);
             self.packing = self.worker.flush(what, share, &mut writes);
+            if let Some((mailbox, tap)) = &mut self.monitor
+                && !writes.is_empty()
+                && tap.wants(monitor::Wanted::SENT)
+            {
+                mailbox.post(MonitorIn::Sent(writes.clone()));
+            }
             if !writes.is_empty() {
                 self.writes.post(EgressOut::Writes(writes));
             }

@@ -71,8 +71,7 @@ struct Wait {
 impl Wait {
     fn first_start(&self, configured: usize) {
         let timeout = if configured == 0 { NO_NEIGHBORS_TIMEOUT } else { CONVERGENCE_TIMEOUT };
-        let done = |s: &mut Sessions| s.neighbors().iter().all(is_done);
-        self.until(timeout, || configured > 0 && self.sessions.call(done).unwrap_or(false));
+        self.until(timeout, || configured > 0 && self.sessions.call(are_done).unwrap_or(false));
         self.end_initial();
     }
 
@@ -130,6 +129,10 @@ impl Wait {
     }
 }
 
+fn are_done(sessions: &mut Sessions) -> bool {
+    sessions.neighbors().iter().all(is_done) && sessions.waiting_interfaces().is_empty()
+}
+
 fn is_done(neighbor: &NeighborView) -> bool {
     neighbor.dynamic || neighbor.shutdown.is_some() || session::is_complete(neighbor)
 }
@@ -139,6 +142,7 @@ fn awaited(sessions: &mut Sessions) -> (usize, usize) {
     let (neighbors, age) = (sessions.neighbors(), sessions.run_age());
     let count =
         |is: fn(&NeighborView, u64) -> bool| neighbors.iter().filter(|neighbor| is(neighbor, age)).count();
-    let dynamic = usize::from(sessions.awaits_dynamic());
-    (count(session::is_awaited) + dynamic, count(session::defers) + dynamic)
+    // A neighbour by interface is not known before it is heard.
+    let unknown = usize::from(sessions.awaits_dynamic()) + sessions.waiting_interfaces().len();
+    (count(session::is_awaited) + unknown, count(session::defers) + unknown)
 }

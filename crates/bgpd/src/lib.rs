@@ -22,6 +22,7 @@ pub mod egress;
 pub mod initial_routes;
 mod mailbox;
 pub mod messages;
+pub mod monitor;
 pub mod owners;
 mod pace;
 mod placement;
@@ -34,11 +35,12 @@ mod stage;
 mod tests;
 
 use egress::{WorkerBuilder, WorkerPort};
+use monitor::Taps;
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
 use resize::ShardFactory;
-use ribtide_bfdd::BfdNews;
+use ribtide_bfdd::{BfdNews, Learnt};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::shard::HashSeed;
 use ribtide_config::{BgpConfig, Config, Threads};
@@ -94,6 +96,31 @@ pub struct Bgp {
     pub session_thread: JoinHandle<()>,
     /// Locked while the number of shards changes.
     factory: Mutex<ShardFactory>,
+}
+
+/// The handles of the stages that a monitor queries.
+#[derive(Clone)]
+pub struct Stages {
+    /// The session thread.
+    pub sessions: StageHandle<Sessions>,
+    /// The readers, by number.
+    pub readers: Vec<StageHandle<Reader>>,
+    /// The shards and their logical shards.
+    pub owners: Arc<Directory>,
+    /// The egress workers, by number.
+    pub workers: Vec<WorkerPort>,
+}
+
+impl Bgp {
+    /// The handles for a monitor.
+    pub fn stages(&self) -> Stages {
+        Stages {
+            sessions: self.sessions.clone(),
+            readers: self.readers.clone(),
+            owners: self.owners.clone(),
+            workers: self.workers.clone(),
+        }
+    }
 }
 
 /// How shards select best paths.
@@ -164,6 +191,12 @@ impl BgpBuilder {
         self.shards.iter().map(ShardBuilder::feedback_channel).collect()
     }
 
+    /// Neighbours whose addresses are learnt have BFD sessions that are asked for here.
+    pub fn with_bfd(mut self, learnt: Sender<Learnt>) -> BgpBuilder {
+        self.sessions.set_bfd(learnt);
+        self
+    }
+
     /// The queue for news of BFD.
     pub fn bfd(&self) -> Sender<BfdNews> {
         self.sessions.bfd()
@@ -185,15 +218,17 @@ impl BgpBuilder {
         BgpBuilder { restarted, ..self }
     }
 
-    /// Starts the threads. `rib`: the queue of the RIB manager.
+    /// Starts the threads. `rib`: the queue of the RIB manager; `monitors`: the queues of BMP and MRT.
     ///
     /// # Errors
     /// A thread cannot be created.
+    #[expect(clippy::too_many_arguments, reason = "each is another part of the process")]
     pub fn start(
         self,
         config: &Config,
         bgp: &BgpConfig,
         rib: Option<&Sender<RibIn>>,
+        monitors: &Taps,
         clock: Clock,
         meters: &Meters,
         stop: &Stop,
@@ -209,6 +244,7 @@ impl BgpBuilder {
         let outputs = session::Outputs {
             workers: workers.iter().map(WorkerBuilder::control).collect(),
             readers: readers.iter().map(ReaderBuilder::commands).collect(),
+            monitors: monitors.clone(),
         };
         let listening = sessions.listening();
         let mut hosted = Hosted::default();
@@ -221,6 +257,7 @@ impl BgpBuilder {
                 map,
                 shards: inboxes.clone(),
                 reports: sessions.reports(),
+                monitors: monitors.clone(),
                 busy: activity.stage(),
             };
             let (handle, stage) = reader.build(outputs, clock, meters);
@@ -230,7 +267,8 @@ impl BgpBuilder {
         let shard_outputs = shard::Outputs {
             workers: sinks,
             rib: rib.cloned(),
-            purged: sessions.purged(),
+            news: sessions.shard_news(),
+            monitor: monitors.bmp.clone(),
             activity: activity.clone(),
         };
         let seed = HashSeed::random();
@@ -245,6 +283,7 @@ impl BgpBuilder {
             let outputs = egress::Outputs {
                 shards: requests.clone(),
                 writes: sessions.writes(),
+                monitor: monitors.bmp.clone(),
                 upstream: activity.watch(),
             };
             let (port, stage) = worker.build(outputs, restarted.is_some(), meters);

@@ -7,7 +7,7 @@ use super::shard::ShardPort;
 use ribtide_bgp::ingest::ShardMap;
 use ribtide_bgp::shard::Split;
 use ribtide_prefix::{Family, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 /// The shard threads and their logical shards.
 pub struct Owners {
@@ -92,6 +92,15 @@ impl Directory {
     /// exists.
     pub fn read(&self) -> RwLockReadGuard<'_, Owners> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Directory::read`], but `None` while routes move.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, Owners>> {
+        match self.0.try_read() {
+            Ok(owners) => Some(owners),
+            Err(TryLockError::Poisoned(owners)) => Some(owners.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Locks the owners for a change.

@@ -5,26 +5,30 @@
 //! without loss. A reader has no session timers, so a waiting reader delays no KEEPALIVE. The
 //! session thread checks for unread bytes before it declares a peer silent.
 
+mod monitored;
 mod refresh;
 mod retained;
 
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
+use super::monitor::{MonitorIn, Taps};
 use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use monitored::Handled;
 use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, PrefixCount, ReceivedView, ShardBatches,
-    ShardMap,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, OriginatedAttributes, PrefixCount,
+    ReceivedView, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
+use ribtide_bgp::watch::WatchSet;
 use ribtide_prefix::{Afi, AnyPrefix, Families, Safi, V4, V6, for_each_family};
 use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Busy;
@@ -35,7 +39,6 @@ use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::message::{
     Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
 };
@@ -82,6 +85,8 @@ pub(super) enum Command {
     Originate(Box<Origination>),
     /// A source of originated routes is no more.
     EndOrigination(PeerId, u32),
+    /// What shards watch from now on.
+    Watch(Arc<WatchSet>),
 }
 
 /// Changes of the routes of one source of originated routes.
@@ -90,8 +95,8 @@ pub(super) struct Origination {
     pub(super) info: Arc<PeerInfo>,
     /// Its policy, which replaces the former one.
     pub(super) settings: IngestSettings,
-    /// The ORIGIN of the announced routes.
-    pub(super) origin: Origin,
+    /// The attributes of the announced routes.
+    pub(super) attributes: OriginatedAttributes,
     pub(super) withdrawn: Families<Prefixes>,
     pub(super) announced: Families<Prefixes>,
 }
@@ -143,6 +148,13 @@ pub(super) enum What {
         /// The number of informed shards. Each reports when it has no route of the session.
         shards: usize,
     },
+    /// Of no session: the shards have another set of watches.
+    Watching {
+        /// The generation of the set.
+        generation: u32,
+        /// The number of informed shards. Each reports when it has looked at all of its routes.
+        shards: usize,
+    },
 }
 
 /// The queues of a reader before it runs.
@@ -157,6 +169,8 @@ pub(super) struct Outputs {
     pub(super) map: ShardMap,
     pub(super) shards: Vec<Sender<ShardIn>>,
     pub(super) reports: Sender<Report>,
+    /// What monitors get.
+    pub(super) monitors: Taps,
     /// The activity flag for later stages.
     pub(super) busy: Busy,
 }
@@ -187,6 +201,8 @@ impl ReaderBuilder {
             batches: ShardBatches::new(outputs.map),
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             reports: Mailbox::new(outputs.reports),
+            monitor: outputs.monitors.bmp.as_ref().map(|tap| Mailbox::new(tap.data.clone())),
+            monitors: outputs.monitors,
             busy: outputs.busy,
             poll: self.poll,
             commands: self.commands.1,
@@ -195,6 +211,7 @@ impl ReaderBuilder {
             ingest: Ingest::default(),
             sessions: BTreeMap::new(),
             sources: BTreeMap::new(),
+            watches: None,
             retained: Retained::default(),
             ready: VecDeque::new(),
             perhaps: Vec::new(),
@@ -269,6 +286,7 @@ impl Stage for ReaderStage {
             self.calls.watch(&mut select);
             self.reader.shards.iter().for_each(|shard| shard.watch(&mut select));
             self.reader.reports.watch(&mut select);
+            self.reader.monitor.iter().for_each(|monitor| monitor.watch(&mut select));
             // The next turn checks all queues.
             let is_held_back = self.reader.downstream.is_some();
             let _ = select.ready_timeout(if is_held_back { SHARDS_POLL_INTERVAL } else { Duration::MAX });
@@ -291,6 +309,9 @@ impl Stage for ReaderStage {
 pub struct Reader {
     shards: Vec<Mailbox<ShardIn>>,
     reports: Mailbox<Report>,
+    /// The queue of the monitor that stops the reader when it is full.
+    monitor: Option<Mailbox<MonitorIn>>,
+    monitors: Taps,
     busy: Busy,
     poll: Poll,
     commands: Receiver<Command>,
@@ -301,6 +322,8 @@ pub struct Reader {
     sessions: BTreeMap<PeerId, Session>,
     /// Sources of originated routes.
     sources: BTreeMap<PeerId, IngestPeer>,
+    /// What shards watch, for new ones.
+    watches: Option<Arc<WatchSet>>,
     /// Ended sessions with retained routes.
     retained: Retained,
     /// Sessions that may have bytes to read, each once.
@@ -393,6 +416,9 @@ impl Reader {
         for message in self.retained.messages() {
             shards.iter_mut().for_each(|shard| shard.post(message()));
         }
+        if let Some(set) = self.watches.as_ref().filter(|set| !set.watches.is_empty()) {
+            shards.iter_mut().for_each(|shard| shard.post(ShardIn::Watch(set.clone())));
+        }
         let peers = self.sessions.values().map(|session| &session.peer).chain(self.sources.values());
         for info in peers.map(IngestPeer::info) {
             shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
@@ -479,7 +505,8 @@ impl Reader {
     /// Whether no batch waits here.
     fn room(&mut self) -> bool {
         let shards = retry_all(&mut self.shards);
-        self.reports.retry() && shards
+        let monitor = self.monitor.as_mut().is_none_or(Mailbox::retry);
+        self.reports.retry() && shards && monitor
     }
 
     /// Handles commands while there is room. Returns whether there were any.
@@ -513,11 +540,16 @@ impl Reader {
                 Command::Import(peer, session, settings) => {
                     let session = self.sessions.get_mut(&peer).filter(|s| s.peer.info().session == session);
                     if let Some(session) = session {
+                        let kept = session.peer.keeps_received();
                         session.peer.set(*settings);
+                        if session.peer.keeps_received() != kept {
+                            self.kept_changed();
+                        }
                     }
                 }
                 Command::Originate(origination) => self.originate(*origination),
                 Command::EndOrigination(peer, session) => self.end_origination(peer, session),
+                Command::Watch(set) => self.watch(set),
             }
         }
         any
@@ -595,7 +627,7 @@ impl Reader {
 
     fn originate(&mut self, origination: Origination) {
         self.busy.set(true);
-        let Origination { info, settings, origin, withdrawn, announced } = origination;
+        let Origination { info, settings, attributes, withdrawn, announced } = origination;
         let known = self.sources.get(&info.id).is_some_and(|source| source.info().session == info.session);
         if !known {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
@@ -603,9 +635,19 @@ impl Reader {
         let source = IngestPeer::new(info, settings);
         for_each_family!(F => {
             let (withdrawn, announced) = (withdrawn.get::<F>(), announced.get::<F>());
-            self.ingest.originate(&source, origin, withdrawn, announced, &mut self.batches);
+            self.ingest.originate(&source, &attributes, withdrawn, announced, &mut self.batches);
         });
         self.sources.insert(source.info().id, source);
+    }
+
+    /// Hands another set of watches to the shards, and keeps it for later ones.
+    fn watch(&mut self, set: Arc<WatchSet>) {
+        self.hand_on();
+        self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Watch(set.clone())));
+        let shards = self.shards.len();
+        let what = What::Watching { generation: set.generation, shards };
+        self.reports.post(Report { peer: PeerId(0), session: 0, what });
+        self.watches = Some(set);
     }
 
     fn end_origination(&mut self, peer: PeerId, session: u32) {
@@ -683,7 +725,11 @@ impl Reader {
         let mut complete = FamilySet::default();
         let mut rest = &buffer[..kept + read];
         let handled = loop {
-            match self.messages(id, number, &mut rest, &mut complete) {
+            let handled = match self.wants_received(id) {
+                false => self.messages(id, number, &mut rest, &mut complete, None),
+                true => self.monitored_messages(id, number, &mut rest, &mut complete),
+            };
+            match handled {
                 Ok(None) => break Ok(()),
                 Ok(Some(mark)) => self.mark(id, mark),
                 Err(what) => break Err(what),
@@ -701,22 +747,29 @@ impl Reader {
     }
 
     /// Handles every complete message in `rest`, up to a mark of a route refresh, or stores what is left. Families whose initial
-    /// routes are complete go to `complete`.
+    /// routes are complete go to `complete`, and what monitors need to know of the messages to `monitored`.
     fn messages(
         &mut self,
         id: PeerId,
         number: u32,
         rest: &mut &[u8],
         complete: &mut FamilySet,
+        mut monitored: Option<&mut Handled>,
     ) -> Result<Option<Mark>, What> {
+        let len = rest.len();
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
             *rest = (*rest).get(total_len..).unwrap_or_default();
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
+                    let before = session.peer.counters.treated_as_withdraw;
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
+                    if let Some(monitored) = &mut monitored {
+                        let is_withdrawn = session.peer.counters.treated_as_withdraw != before;
+                        monitored.update(len - rest.len(), total_len, is_withdrawn);
+                    }
                     report_limits(session, id, number, &mut self.reports)?;
                     if let Some(afi) = end_of_rib {
                         *complete = complete.with(afi);

@@ -284,6 +284,7 @@ impl Moves {
     fn some(&mut self, owners: &mut Owners) -> Result<(), NoReply> {
         let (begin, mut moved) = (Instant::now(), 0);
         let mut taken: Option<PendingCall<()>> = None;
+        let mut watched: Vec<[ShardPort; 2]> = Vec::new();
         while moved < STOP_PATHS_MAX
             && begin.elapsed() < MOVE_TIME
             && let Some(split) = self.left.pop_front()
@@ -295,6 +296,9 @@ impl Moves {
             let cut = part.end();
             moved += part.paths();
             self.prefixes += part.prefixes() as u64;
+            if part.is_watched() {
+                watched.push([giver.clone(), taker.clone()]);
+            }
             // One part at a time, so that the clock is checked often.
             if let Some(taken) = taken.replace(taker.adopt(part)?) {
                 taken.wait()?;
@@ -311,7 +315,10 @@ impl Moves {
             }
         }
         self.most_paths = self.most_paths.max(moved);
-        taken.map_or(Ok(()), PendingCall::wait)
+        taken.map_or(Ok(()), PendingCall::wait)?;
+        // The session thread hears first what new owners have more of watched routes.
+        watched.iter().try_for_each(|[_, taker]| taker.said())?;
+        watched.iter().try_for_each(|[giver, _]| giver.release_watch_news())
     }
 }
 

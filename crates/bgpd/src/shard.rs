@@ -8,13 +8,15 @@
 
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
+use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, ToEgress};
-use ribtide_prefix::{Families, LogicalShard};
+use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals};
+use ribtide_bgp::watch::WatchNews;
+use ribtide_prefix::{Afi, Families, LogicalShard, V4, V6};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
@@ -25,6 +27,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,6 +52,15 @@ pub struct ShardBuilder {
     wake: Option<Wake>,
 }
 
+/// News of a shard for the session thread.
+#[derive(Debug)]
+pub enum ShardNews {
+    /// It has no route of an ended session any more.
+    Purged(PeerId, u32),
+    /// News of its watches, with its number as an announcer.
+    Watched(u32, WatchNews),
+}
+
 /// The outputs of a shard.
 #[derive(Clone)]
 pub struct Outputs {
@@ -56,8 +68,10 @@ pub struct Outputs {
     pub workers: Vec<WorkerSink>,
     /// The RIB manager, if routes are installed.
     pub rib: Option<Sender<RibIn>>,
-    /// Gets each ended session without a route in the shard.
-    pub purged: Sender<(PeerId, u32)>,
+    /// The session thread.
+    pub news: Sender<ShardNews>,
+    /// The BMP monitor.
+    pub monitor: Option<Tap>,
     /// The activity flags that workers read.
     pub activity: Activity,
 }
@@ -120,7 +134,8 @@ impl ShardBuilder {
             sinks: outputs.workers,
             rib: outputs.rib.map(Mailbox::new),
             number: self.number,
-            purged: Mailbox::new(outputs.purged),
+            news: Mailbox::new(outputs.news),
+            monitor: outputs.monitor.map(|tap| (Mailbox::new(tap.data.clone()), tap)),
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
@@ -245,11 +260,49 @@ impl ShardPort {
         self.handle.start(move |stage| stage.shard.adopt(moved, &mut stage.out))
     }
 
+    /// Sends the session thread what it has less of watched routes, as [`Shard::release_watch_news`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn release_watch_news(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.shard.release_watch_news(&mut stage.out))
+    }
+
+    /// Sends the BMP monitor a page of a logical shard, in the order of what the shard sends it. Returns the hash to
+    /// continue from, if there is more.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub fn monitor_page(&self, page: PageRequest) -> Result<Option<u32>, NoReply> {
+        self.handle.wait(move |stage| stage.monitor_page(page))
+    }
+
     /// Ends it after its remaining work. No other stage may send it anything more.
     pub(super) fn retire(self) {
         // A shard that has ended needs no message.
         let _ = self.handle.wait(|stage| stage.retired = true);
     }
+}
+
+/// A request for a page of routes for the BMP monitor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRequest {
+    /// Returned with the page.
+    pub token: u64,
+    /// The logical shard.
+    pub logical: LogicalShard,
+    /// The family.
+    pub afi: Afi,
+    /// The hash to begin at.
+    pub from: u32,
+    /// About how many slots of the table to visit.
+    pub budget: usize,
+    /// Whether routes after import policy are wanted.
+    pub accepted: bool,
+    /// Whether best paths are wanted.
+    pub best: bool,
+    /// Whether the workers are to send best paths as members get them.
+    pub mirror: bool,
 }
 
 /// A shard and its queues.
@@ -260,7 +313,9 @@ pub(super) struct ShardStage {
     sinks: Vec<WorkerSink>,
     rib: Option<Mailbox<RibIn>>,
     number: u32,
-    purged: Mailbox<(PeerId, u32)>,
+    news: Mailbox<ShardNews>,
+    /// The BMP monitor and its queue.
+    monitor: Option<(Mailbox<MonitorIn>, Tap)>,
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
@@ -319,7 +374,8 @@ impl Stage for ShardStage {
         if after == Turn::Held {
             self.workers.iter().for_each(|mailbox| mailbox.watch(&mut select));
             self.rib.iter().for_each(|mailbox| mailbox.watch(&mut select));
-            self.purged.watch(&mut select);
+            self.news.watch(&mut select);
+            self.monitor.iter().for_each(|(mailbox, _)| mailbox.watch(&mut select));
             // The next turn checks all queues.
             select.ready();
             return false;
@@ -340,7 +396,33 @@ impl ShardStage {
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);
         let rib = self.rib.as_mut().is_none_or(Mailbox::retry);
-        self.purged.retry() && workers && rib
+        let monitor = self.monitor.as_mut().is_none_or(|(mailbox, _)| mailbox.retry());
+        self.news.retry() && workers && rib && monitor
+    }
+
+    fn monitor_page(&mut self, request: PageRequest) -> Option<u32> {
+        let PageRequest { token, logical, afi, from, budget, accepted, best, mirror } = request;
+        // Changes before the page go before it.
+        self.shard.send_ranked(&mut self.out);
+        if !self.out.is_empty() {
+            self.hand_on();
+        }
+        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
+        let page = match afi {
+            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
+            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
+        };
+        let batch = Arc::new(page.best);
+        if mirror {
+            let ranked = Arc::new(page.ranked);
+            let mirror = || EgressIn::Mirror { token, batch: batch.clone(), ranked: ranked.clone() };
+            self.workers.iter_mut().for_each(|worker| worker.post(mirror()));
+        }
+        if let Some((mailbox, _)) = &mut self.monitor {
+            let best = best.then_some(batch);
+            mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
+        }
+        page.next
     }
 
     /// Handles batches of readers up to the bound of a turn.
@@ -351,20 +433,42 @@ impl ShardStage {
             && routes < TAKE
             && let Some(message) = self.inbox.try_recv()
         {
-            if let ShardIn::Routes(batch) = &message {
-                routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+            match message {
+                ShardIn::Routes(batch) => {
+                    routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+                    self.shard.handle_routes(&batch, &mut self.out);
+                    if let Some((mailbox, tap)) = &mut self.monitor
+                        && tap.wants(Wanted::ACCEPTED)
+                        && self.shard.is_monitored(batch.peer, batch.session)
+                    {
+                        // A removed path may be in the batch again.
+                        let removed = withdrawals(&self.out.take_removed());
+                        removed.into_iter().for_each(|batch| mailbox.post(MonitorIn::Accepted(batch)));
+                        mailbox.post(MonitorIn::Accepted(batch));
+                    }
+                }
+                message => self.shard.handle(message, &mut self.out),
             }
-            self.shard.handle(message, &mut self.out);
         }
         self.meter.add(routes, begin);
     }
 
     fn hand_on(&mut self) {
-        let Effects { egress, feed, next_hops, purged } = self.out.take();
+        let Effects { egress, feed, next_hops, purged, watched, removed } = self.out.take();
+        if let Some((mailbox, tap)) = self.monitor.as_mut().filter(|_| !removed.is_empty())
+            && tap.wants(Wanted::ACCEPTED)
+        {
+            withdrawals(&removed).into_iter().for_each(|batch| mailbox.post(MonitorIn::Accepted(batch)));
+        }
         for message in egress {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
+                    if let Some((mailbox, tap)) = &mut self.monitor
+                        && tap.wants(Wanted::BEST)
+                    {
+                        mailbox.post(MonitorIn::Best(batch.clone()));
+                    }
                     for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
                         // A worker that needs changes later requests the whole table first.
                         if !sink.wanted() {
@@ -393,7 +497,8 @@ impl ShardStage {
                 rib.post(RibIn::Confirm(FeedFence { announcer: self.number, seq }));
             }
         }
-        purged.into_iter().for_each(|session| self.purged.post(session));
+        purged.into_iter().for_each(|(peer, session)| self.news.post(ShardNews::Purged(peer, session)));
+        watched.into_iter().for_each(|news| self.news.post(ShardNews::Watched(self.number, news)));
     }
 }
 
@@ -422,13 +527,14 @@ fn to_rib(feed: Feed, next_hops: &[(TrackedNextHop, bool)]) -> Vec<RibIn> {
 /// Converts a next-hop set for the RIB manager.
 pub fn route_set(set: &FeedSet) -> RouteSet {
     let protocol = if set.kind.internal { Protocol::BgpInternal } else { Protocol::BgpExternal };
+    let hop =
+        |(address, share): &(IpAddr, u16)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) };
+    let discards = set.next_hops.iter().all(|(address, _)| address.is_unspecified());
     RouteSet {
-        next_hops: NextHops::Via(
-            set.next_hops
-                .iter()
-                .map(|(address, share)| ReceivedHop { weight: *share, ..ReceivedHop::gateway(*address) })
-                .collect(),
-        ),
+        next_hops: match discards {
+            true => NextHops::Blackhole,
+            false => NextHops::Via(set.next_hops.iter().map(hop).collect()),
+        },
         backup: set.backup.iter().map(|(address, _)| ReceivedHop::gateway(*address)).collect(),
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,

@@ -9,6 +9,7 @@ mod reconfiguration;
 mod resize;
 
 use super::*;
+use crate::monitor::Taps;
 use ribtide_bgp::ingest::Refusal;
 use ribtide_config as config;
 use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
@@ -58,7 +59,9 @@ impl Router {
         let (rings, meters, stop) = (Rings::default(), Meters::default(), Stop::default());
         let settings = config.bgp.as_ref().unwrap();
         let builder = BgpBuilder::new(settings, &rings).unwrap();
-        let bgp = builder.start(&config, settings, None, Clock::default(), &meters, &stop).unwrap();
+        let bgp = builder
+            .start(&config, settings, None, &Taps::default(), Clock::default(), &meters, &stop)
+            .unwrap();
         Router { bgp: Some(bgp), stop }
     }
 

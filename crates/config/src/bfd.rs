@@ -87,6 +87,7 @@ impl Checker {
         let listen = file.listen.clone().unwrap_or_else(any);
         self.bfd_timers(file.min_tx, file.min_rx, file.multiplier, &[Step::from("bfd")]);
         self.bfd_defaults = (file.min_tx, file.min_rx, file.multiplier);
+        self.bfd_listens_to_all = listen.contains(&IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         BfdConfig { listen, sessions: BTreeMap::new() }
     }
 

@@ -5,11 +5,14 @@ use super::api::ApiConfig;
 use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::confederation::ConfederationConfig;
+use super::default_originate::DefaultOriginateConfig;
 use super::diagnosis::{Problem, Step, key};
 use super::fib::FibConfig;
 use super::file;
 use super::graceful_restart::{GracefulRestartConfig, GracefulRestartTable};
+use super::interfaces::InterfaceNeighbor;
 use super::max_prefixes::MaxPrefixesConfig;
+use super::monitoring::{BmpConfig, MrtConfig};
 use super::originate::OriginateConfig;
 use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
@@ -50,6 +53,10 @@ pub struct Config {
     pub bgp: Option<BgpConfig>,
     /// Origin validation, when configured.
     pub rpki: Option<RpkiConfig>,
+    /// BMP, when configured.
+    pub bmp: Option<BmpConfig>,
+    /// MRT files, when configured.
+    pub mrt: Option<MrtConfig>,
     /// The dataplanes; `None`: no routes are installed (a route reflector).
     pub fib: Option<FibConfig>,
     /// The management interface.
@@ -109,6 +116,8 @@ pub struct BgpConfig {
     pub neighbors: BTreeMap<IpAddr, NeighborConfig>,
     /// Ranges of dynamic neighbours; the most specific one that contains an address counts.
     pub dynamic: Vec<DynamicRange>,
+    /// Neighbours by interface; see [`BgpConfig::interface_neighbor`].
+    pub interfaces: Vec<InterfaceNeighbor>,
 }
 
 /// A configured neighbour.
@@ -208,6 +217,10 @@ pub struct NeighborSettings {
     pub add_path: AddPathConfig,
     /// Whether it gets the best of the paths that its export policy accepts (RFC 7947 section 2.3.2).
     pub best_path_per_client: bool,
+    /// Whether IPv4 routes may have IPv6 next hops (RFC 8950).
+    pub extended_next_hop: bool,
+    /// A default route of its own.
+    pub default_originate: Option<DefaultOriginateConfig>,
 }
 
 impl Config {
@@ -249,6 +262,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
         problems: Vec::new(),
         policies: Policies::default(),
         bfd_defaults: (None, None, None),
+        bfd_listens_to_all: true,
         fast_external_fallover: file.bgp.as_ref().and_then(|bgp| bgp.fast_external_fallover).unwrap_or(true),
         graceful_restart: file.bgp.as_ref().and_then(|bgp| bgp.graceful_restart),
         martians: Arc::new(Martians::default_list()),
@@ -266,6 +280,8 @@ pub(super) struct Checker {
     pub(super) policies: Policies,
     /// Intervals and multiplier of BFD sessions that say nothing else.
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
+    /// Whether `bfd.listen` has `::`.
+    pub(super) bfd_listens_to_all: bool,
     /// `bgp.fast-external-fallover`, for neighbours that say nothing else.
     fast_external_fallover: bool,
     /// What `bgp` sets for all neighbours.
@@ -377,6 +393,11 @@ impl Checker {
             self.problem(key!["rpki"], message);
         }
         let bgp = file.bgp.as_ref().map(|b| self.bgp(b, &file.router, fib.as_ref(), &mut bfd));
+        if let Some(bgp) = &bgp {
+            self.interface_neighbors(bgp, (!on_kernel && fib.is_some()).then_some(&interfaces));
+        }
+        let bmp = file.bmp.as_ref().map(|bmp| self.bmp(bmp, bgp.as_ref()));
+        let mrt = file.mrt.as_ref().map(|mrt| self.mrt(mrt, folder, bgp.is_some()));
         let api = self.api(&file.api, folder);
         let log = self.log(&file.log);
         let process = self.process(&file.process);
@@ -388,6 +409,8 @@ impl Checker {
             stall_exit,
             bgp,
             rpki,
+            bmp,
+            mrt,
             fib,
             api,
             log,
@@ -490,11 +513,12 @@ impl Checker {
             multipath_relax: file.multipath_relax,
             link_bandwidth: file.link_bandwidth_ext_community,
             backup_path: file.backup_path,
-            originate: self.originate(&file.originate, fib.is_some(), imports),
+            originate: self.originate(&file.originate, &file.aggregate, fib.is_some(), imports),
             confederation: file.confederation.as_ref().map(|table| self.confederation(table, router.asn)),
             selection_deferral_time: self.selection_deferral_time(),
             neighbors: BTreeMap::new(),
             dynamic: Vec::new(),
+            interfaces: Vec::new(),
         };
         if !(1..=256).contains(&bgp.multipath) {
             let message = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
@@ -560,9 +584,25 @@ impl Checker {
                 }
             }
         }
+        for (j, interface) in file.interfaces.iter().enumerate() {
+            let place = at(key!["interfaces", j]);
+            let settings = self.settings(name, kind, file, Whose::Interface(None), router, &place);
+            self.interface_neighbor(bgp, interface, None, settings, &place);
+        }
         let plain = file.neighbors.iter().enumerate().map(|(j, a)| (*a, None, at(key!["neighbors", j])));
-        let full =
-            file.neighbor.iter().enumerate().map(|(j, n)| (n.address, Some(n), at(key!["neighbor", j])));
+        let mut full = Vec::new();
+        for (j, own) in file.neighbor.iter().enumerate() {
+            let place = at(key!["neighbor", j]);
+            match (own.address, &own.interface) {
+                (Some(address), None) => full.push((address, Some(own), place)),
+                (None, Some(interface)) => {
+                    let settings =
+                        self.settings(name, kind, file, Whose::Interface(Some(own)), router, &place);
+                    self.interface_neighbor(bgp, interface, Some(own), settings, &place);
+                }
+                _ => self.problem(&place, "a neighbour has one of the two: write address or interface"),
+            }
+        }
         for (address, neighbor, place) in plain.chain(full) {
             let settings = self.settings(name, kind, file, Whose::Neighbor(neighbor), router, &place);
             if address.is_unspecified() || address.is_multicast() {
@@ -571,7 +611,7 @@ impl Checker {
             if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
                 self.problem(
                     &place,
-                    format!("sessions over link-local addresses are not there yet; write a global address in place of {address}"),
+                    format!("every link may have the address {address}; write interfaces = [\"NAME\"] with the name of its interface"),
                 );
             }
             if settings.local_address.is_some_and(|l| l.is_ipv4() != address.is_ipv4()) {
@@ -613,7 +653,7 @@ impl Checker {
         place: &[Step],
     ) -> NeighborSettings {
         let (own, dynamic) = match whose {
-            Whose::Neighbor(own) => (own, false),
+            Whose::Neighbor(own) | Whose::Interface(own) => (own, false),
             Whose::Dynamic => (None, true),
         };
         // What a neighbour takes over from its group is wrong in the group.
@@ -722,6 +762,11 @@ impl Checker {
                  discard-attributes = [\"prefix-sid\"] to accept none",
             );
         }
+        let add_path = self.add_path(&both, families);
+        let best_path_per_client = self.best_path_per_client(&both, route_server_client);
+        let default_originate = self.default_originate(&both);
+        let is_conditional = default_originate.is_some() || !export.presence_sets().is_empty();
+        self.conditions_with_several_paths(&both, is_conditional, &add_path, best_path_per_client);
         NeighborSettings {
             enforce_first_as: enforce_first_as
                 .copied()
@@ -732,8 +777,10 @@ impl Checker {
             attributes,
             max_prefixes: self.max_prefixes(&both),
             graceful_restart: self.graceful_restart(&both),
-            add_path: self.add_path(&both, families),
-            best_path_per_client: self.best_path_per_client(&both, route_server_client),
+            add_path,
+            best_path_per_client,
+            default_originate,
+            extended_next_hop: self.extended_next_hop(&both, matches!(whose, Whose::Interface(_))),
             group: name.into(),
             kind: match kind {
                 file::GroupKind::External if route_server_client => PeerKind::RouteServerClient,
@@ -772,6 +819,8 @@ impl Checker {
 enum Whose<'a> {
     /// A configured neighbour's; `None` when it sets nothing itself.
     Neighbor(Option<&'a file::Neighbor>),
+    /// The same of the neighbour of an interface.
+    Interface(Option<&'a file::Neighbor>),
     /// Those of peers from a range.
     Dynamic,
 }
@@ -819,7 +868,7 @@ impl<'a> Both<'a> {
     }
 
     /// The same of a setting that cannot be wrong by itself.
-    fn value<T: Copy>(
+    pub(super) fn value<T: Copy>(
         &self,
         of_own: fn(&file::Neighbor) -> &Option<T>,
         of_group: fn(&file::Group) -> &Option<T>,

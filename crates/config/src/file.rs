@@ -1,19 +1,24 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
 mod fib;
+mod monitoring;
+mod route_type;
 mod session;
 
 use super::add_path::AddPathTable;
+use super::aggregate::AggregateTable;
 use super::as_numbers::{LocalAsSetting, RemovePrivateAsSetting};
 use super::confederation::ConfederationTable;
+use super::default_originate::DefaultOriginateSetting;
 use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
 use super::tcp_ao::TcpAoTable;
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
+pub(super) use monitoring::{Bmp, BmpStation, BmpView, Compression, Mrt, MrtFiles};
 use ribtide_bgp::ingest::Martians;
-use ribtide_policy::RouteType;
+pub(super) use route_type::RouteTypeName;
 use schemars::JsonSchema;
 use serde::Deserialize;
 pub(super) use session::{PeerAsn, Shutdown};
@@ -32,6 +37,12 @@ pub(super) struct File {
     /// Origin validation with the RPKI. Without this table there is none.
     #[serde(default)]
     pub(super) rpki: Option<Rpki>,
+    /// Stations that get routes over BMP. Without this table there is none.
+    #[serde(default)]
+    pub(super) bmp: Option<Bmp>,
+    /// Files into which routes are written in the MRT format. Without this table there are none.
+    #[serde(default)]
+    pub(super) mrt: Option<Mrt>,
     /// What all BFD sessions have that say nothing else.
     #[serde(default)]
     pub(super) bfd: BfdDefaults,
@@ -149,6 +160,10 @@ pub(super) struct Bgp {
     #[serde(default)]
     #[schemars(extend("x-see" = "#bgporiginate"))]
     pub(super) originate: Originate,
+    /// `[[bgp.aggregate]]` tables: aggregates of more specific routes.
+    #[serde(default)]
+    #[schemars(extend("x-see" = "#bgpaggregate"))]
+    pub(super) aggregate: Vec<AggregateTable>,
     /// The confederation that this router is a member of (RFC 5065).
     #[schemars(extend("x-see" = "#bgpconfederation"))]
     pub(super) confederation: Option<ConfederationTable>,
@@ -182,6 +197,10 @@ pub(super) struct Originate {
     /// The same for routes of other programs in the kernel.
     #[schemars(extend("x-see" = "#policy"))]
     pub(super) kernel: Option<Vec<String>>,
+    /// Routes that clients of the API announce are originated: policies, tried in order until one decides. What none
+    /// decides on is not originated. Without a list clients can announce none.
+    #[schemars(extend("x-see" = "operations.md#routes-of-api-clients"))]
+    pub(super) api: Option<Vec<String>>,
 }
 
 /// `"auto"`, `"off"` or a number.
@@ -314,6 +333,9 @@ macro_rules! with_peer_settings {
             /// Several paths of a prefix in one session (RFC 7911).
             #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
             pub(super) add_path: Option<AddPathTable>,
+            /// Send a default route of its own in place of any in the table.
+            #[schemars(extend("default" = false), extend("x-see" = "#default-originate"))]
+            pub(super) default_originate: Option<DefaultOriginateSetting>,
             /// How many prefixes the neighbour may have accepted.
             #[schemars(extend("x-default" = "no limit"), extend("x-see" = "#maximum-prefixes"))]
             pub(super) max_prefixes: Option<MaxPrefixesTable>,
@@ -323,6 +345,9 @@ macro_rules! with_peer_settings {
             /// Whether its routes stay in use while it restarts, and how long.
             #[schemars(extend("x-default" = "as in `bgp`"), extend("x-see" = "#graceful-restart"))]
             pub(super) graceful_restart: Option<GracefulRestartTable>,
+            /// IPv4 routes may have IPv6 next hops, in both directions (RFC 8950).
+            #[schemars(extend("x-default" = "`true` for neighbours by interface"), extend("x-see" = "#unnumbered-sessions"))]
+            pub(super) extended_next_hop: Option<bool>,
             $($after)*
         }
     };
@@ -351,6 +376,11 @@ with_peer_settings!(
         /// Addresses of neighbours without settings of their own.
         #[serde(default)]
         pub(super) neighbors: Vec<IpAddr>,
+        /// Interfaces with a neighbour whose link-local address is learnt: names, or patterns with `*` and `?`, of which the
+        /// most specific one counts.
+        #[serde(default)]
+        #[schemars(extend("x-see" = "#unnumbered-sessions"))]
+        pub(super) interfaces: Vec<String>,
         /// Neighbours with settings of their own: `[[bgp.group.NAME.neighbor]]` tables.
         #[serde(default)]
         pub(super) neighbor: Vec<Neighbor>,
@@ -367,7 +397,11 @@ with_peer_settings!(
     "the group's",
     {
         /// Its address.
-        pub(super) address: IpAddr,
+        #[schemars(extend("x-default" = "required, or `interface`"))]
+        pub(super) address: Option<IpAddr>,
+        /// Its interface, in place of an address: as in the group's `interfaces`.
+        #[schemars(extend("x-see" = "#unnumbered-sessions"))]
+        pub(super) interface: Option<String>,
         /// Text for operators.
         pub(super) description: Option<String>,
         /// Its AS.
@@ -455,24 +489,6 @@ pub(super) enum GroupKind {
     Internal,
     External,
     Confederation,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum RouteTypeName {
-    Internal,
-    External,
-    Local,
-}
-
-impl From<RouteTypeName> for RouteType {
-    fn from(name: RouteTypeName) -> RouteType {
-        match name {
-            RouteTypeName::Internal => RouteType::Internal,
-            RouteTypeName::External => RouteType::External,
-            RouteTypeName::Local => RouteType::Local,
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
@@ -826,6 +842,12 @@ pub(super) struct Conditions {
     pub(super) med: Option<Amount>,
     /// LOCAL_PREF: a number or a range. Without LOCAL_PREF a route counts as 100.
     pub(super) local_pref: Option<Amount>,
+    /// Some best path, of whatever prefix in this prefix set, exists and may be advertised. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_exist: Option<String>,
+    /// No best path exists for a prefix in this prefix set. In export only.
+    #[schemars(extend("x-see" = "#conditional-advertisement"))]
+    pub(super) routes_absent: Option<String>,
     /// The validation state of the route as received: `"valid"`, `"invalid"` or `"not-found"`. In import of neighbours
     /// only.
     #[schemars(extend("x-see" = "#rpki"))]

@@ -3,27 +3,33 @@
 //! Two layers. [`file`] is the shape of the file, read by serde with unknown names refused. [`check`] turns it into
 //! [`Config`], which the router runs from and which cannot hold a combination that does not work. An error names the
 //! key it is about; [`diagnosis`] finds the key's line and column in the text. [`policy`], [`statics`], [`vrf`], [`fib`],
-//! [`list_file`], [`session`], [`as_numbers`], [`confederation`], [`originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
-//! [`graceful_restart`], [`tcp_ao`] and [`rpki`] are the parts of the check that make policies, static routes, VRFs, dataplanes, what
-//! guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken, path
-//! identifiers, limits, what a restart means, keys of sessions, and origin validation.
+//! [`list_file`], [`session`], [`as_numbers`], [`confederation`], [`originate`], [`aggregate`],
+//! [`default_originate`], [`import_filter`], [`add_path`], [`max_prefixes`],
+//! [`graceful_restart`], [`interfaces`], [`tcp_ao`], [`rpki`] and [`monitoring`] are the parts of the check that make policies, static routes,
+//! VRFs, dataplanes, what guards a session, AS numbers in paths, the confederation, originated routes, lists of what is never taken,
+//! path identifiers, limits, what a restart means, neighbours by interface, keys of sessions, origin validation, and what stations and
+//! files get.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod add_path;
+mod aggregate;
 mod api;
 mod as_numbers;
 mod bfd;
 mod check;
 mod confederation;
+mod default_originate;
 mod diagnosis;
 mod fib;
 mod fib_policy;
 mod file;
 mod graceful_restart;
 mod import_filter;
+mod interfaces;
 mod list_file;
 mod max_prefixes;
+mod monitoring;
 mod or_table;
 mod originate;
 mod policy;
@@ -37,17 +43,21 @@ mod threads;
 mod vrf;
 
 pub use add_path::AddPathConfig;
+pub use aggregate::{AggregateConfig, SuppressConfig};
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 pub use confederation::ConfederationConfig;
+pub use default_originate::DefaultOriginateConfig;
 pub use diagnosis::{ConfigError, Problem};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
 pub use graceful_restart::GracefulRestartConfig;
+pub use interfaces::{InterfaceNeighbor, InterfacePattern, LINK_LOCAL, most_specific};
 pub use max_prefixes::MaxPrefixesConfig;
+pub use monitoring::{BmpConfig, BmpStation, BmpViews, MRT_CONVERSIONS, MrtConfig, MrtFiles};
 pub use originate::OriginateConfig;
 pub use process::ProcessConfig;
 pub use ribtide_privileges::Seccomp;

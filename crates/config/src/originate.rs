@@ -1,5 +1,6 @@
 //! The `[bgp.originate]` table.
 
+use super::aggregate::{AggregateConfig, AggregateTable};
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
@@ -18,8 +19,10 @@ pub struct OriginateConfig {
     pub networks: BTreeSet<AnyPrefix>,
     /// Whether a network needs a route of another protocol.
     pub require_route: bool,
-    /// The policy of each source that is configured.
+    /// The policy of each source that is configured. Aggregates have policies of their own.
     pub policies: BTreeMap<LocalSource, Arc<Policy>>,
+    /// The aggregates.
+    pub aggregates: BTreeMap<AnyPrefix, AggregateConfig>,
 }
 
 impl OriginateConfig {
@@ -49,13 +52,21 @@ impl OriginateConfig {
                 LocalSource::Connected => is_of(Protocol::Connected),
                 LocalSource::Static => is_of(Protocol::Static),
                 LocalSource::Kernel => is_of(Protocol::Kernel),
+                // These do not depend on a prefix of the configuration or the RIB manager alone.
+                LocalSource::Api | LocalSource::Aggregate | LocalSource::Default => false,
             }
     }
 }
 
 impl Checker {
     /// `rib`: whether there is a `[fib]` table. `kernel`: whether routes are imported from the kernel.
-    pub(super) fn originate(&mut self, file: &file::Originate, rib: bool, kernel: bool) -> OriginateConfig {
+    pub(super) fn originate(
+        &mut self,
+        file: &file::Originate,
+        aggregates: &[AggregateTable],
+        rib: bool,
+        kernel: bool,
+    ) -> OriginateConfig {
         let at: &[Step] = key!["bgp", "originate"];
         let mut config = OriginateConfig { require_route: file.require_route, ..OriginateConfig::default() };
         for (i, text) in file.networks.iter().enumerate() {
@@ -96,11 +107,24 @@ impl Checker {
             let policy = self.source_policy(Some(list), true, &place);
             config.policies.insert(source, policy);
         }
+        if let Some(list) = &file.api {
+            let policy = self.source_policy(Some(list), true, &[at, key!["api"]].concat());
+            config.policies.insert(LocalSource::Api, policy);
+        }
+        config.aggregates = self.aggregates(aggregates);
+        if !config.aggregates.is_empty() {
+            config.policies.insert(LocalSource::Aggregate, Arc::new(Policy::accept()));
+        }
         config
     }
 
     /// The policy of a source. `rejects`: what it does with a route that no policy of the list decides on.
-    fn source_policy(&mut self, list: Option<&[String]>, rejects: bool, place: &[Step]) -> Arc<Policy> {
+    pub(super) fn source_policy(
+        &mut self,
+        list: Option<&[String]>,
+        rejects: bool,
+        place: &[Step],
+    ) -> Arc<Policy> {
         let policy = self.policy(Direction::Import, list, rejects, GracefulShutdown::Off, place);
         if policy.tests_rpki() {
             self.problem(

@@ -6,8 +6,8 @@ use super::diagnosis::{Step, key, nearest};
 use super::{file, list_file};
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
-    Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend, SetNextHop,
-    Sources, Statement, Then, ValidityCondition,
+    Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend,
+    PresenceCondition, SetNextHop, Sources, Statement, Then, ValidityCondition,
 };
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rpki::{PathState, Validity};
@@ -131,6 +131,12 @@ impl Checker {
                 ),
             };
             self.problem(place, message);
+        }
+        if direction == Direction::Import && !policy.presence_sets().is_empty() {
+            self.problem(
+                place,
+                "a policy of this list has routes-exist or routes-absent, which work in export of neighbours only; use it there",
+            );
         }
         if direction == Direction::Import && policy.sets_next_hop(SetNextHop::Own) {
             self.problem(
@@ -261,6 +267,8 @@ impl Checker {
             as_path_length,
             med,
             local_pref,
+            routes_exist,
+            routes_absent,
             // They need the prefix, or the table of records, too.
             rpki: _,
             aspa: _,
@@ -281,6 +289,13 @@ impl Checker {
             let numbers = amount.as_ref().map(|amount| self.amount(&under(at, name), amount));
             all.extend(numbers.flatten().map(make));
         }
+        for (key, name, absent) in
+            [("routes-exist", routes_exist, false), ("routes-absent", routes_absent, true)]
+        {
+            let Some(name) = name else { continue };
+            let set = self.prefix_set_named(name, &under(at, key));
+            all.extend(set.map(|set| Condition::Presence(PresenceCondition { set, absent, present: None })));
+        }
         if let Some((set, how)) = self.named(at, "neighbor-set", match_neighbor_set, |p| &p.neighbor_sets) {
             all.push(Condition::NeighborSet(set, how));
         }
@@ -298,6 +313,13 @@ impl Checker {
         let prefix = self.named(at, "prefix-set", match_prefix_set, |p| &p.prefix_sets);
         let prefix = prefix.map(|(set, how)| PrefixCondition { set, invert: how == Match::Invert });
         (all, prefix.into_iter().collect())
+    }
+
+    /// The prefix set of this name.
+    pub(super) fn prefix_set_named(&mut self, name: &str, at: &[Step]) -> Option<Arc<Named<PrefixSet>>> {
+        let write = format!("[policy.prefix-set.{name}]");
+        let found = find(&self.policies.prefix_sets, name, "prefix-set", &write);
+        self.or_problem(at, found)
     }
 
     /// The set that a `match-…-set` condition names, and how to compare with it.

@@ -222,7 +222,8 @@ pub(super) fn missing_policies(bgp: &BgpConfig) -> Vec<String> {
     let mut missing: BTreeMap<(&str, Direction), Vec<String>> = BTreeMap::new();
     let neighbors = bgp.neighbors.values().map(|n| (n.address.to_string(), &n.settings));
     let ranges = bgp.dynamic.iter().map(|d| (d.range.to_string(), &d.settings));
-    for (name, settings) in neighbors.chain(ranges) {
+    let interfaces = bgp.interfaces.iter().map(|n| (n.interface.to_string(), &n.settings));
+    for (name, settings) in neighbors.chain(ranges).chain(interfaces) {
         for (direction, policy) in
             [(Direction::Import, &settings.import), (Direction::Export, &settings.export)]
         {

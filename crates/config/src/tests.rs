@@ -208,7 +208,7 @@ fn what_cannot_be_combined_is_refused() {
         ),
         (
             "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"fe80::2\"]\n",
-            "write a global address in place of fe80::2",
+            "every link may have the address fe80::2; write interfaces",
         ),
         (
             "[bgp.group.a]\ntype = \"internal\"\nfast-external-fallover = true\nneighbors = [\"10.0.0.2\"]\n",
@@ -536,7 +536,7 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
             "[bgp.group.a]\npeer-asn = 4294967296\n",
             "write an AS number from 1 to 4294967295, \"external\" for any AS but ours",
         ),
-        ("[[bgp.group.a.neighbor]]\nport = 179\n", "`address` is missing"),
+        ("[[interface]]\naddresses = []\n", "`name` is missing"),
         ("[fib]\nkernel = \"yes\"\n", "write true, false, or a table"),
     ] {
         assert!(error(text).contains(message), "{}", error(text));

@@ -99,6 +99,16 @@ pub const SETTINGS: &[Setting] = &[
         "new caches are connected, removed ones closed; another preference or other intervals keep connection and records",
     ),
     live("rpki.slurm", "local exceptions are applied to the present records"),
+    restart("bmp", "the table as a whole: BGP's stages get the queue of its thread when they start"),
+    live("bmp.system-name", "each station gets it in a new session"),
+    live("bmp.system-description", "each station gets it in a new session"),
+    live(
+        "bmp.station",
+        "new stations are connected, removed ones get a Termination; another address or other views begin a new session of the station",
+    ),
+    restart("mrt", "the table as a whole: BGP's stages get the queue of its thread when they start"),
+    live("mrt.table", "a dump under way is dropped, and the next one obeys it"),
+    live("mrt.updates", "the present file is completed, and another one begun"),
     restart("fib", "the table as a whole: the RIB manager starts with the router"),
     restart("fib.kernel", DATAPLANES),
     restart("fib.fpm", DATAPLANES),
@@ -146,6 +156,8 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         stall_exit,
         bgp,
         rpki,
+        bmp,
+        mrt,
         fib,
         api,
         log: _,
@@ -184,6 +196,23 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         }
         (None, None) => {}
         _ => key("rpki", false),
+    }
+    match (bmp, &old.bmp) {
+        (Some(new), Some(old)) => {
+            key("bmp.system-name", new.system_name == old.system_name);
+            key("bmp.system-description", new.system_description == old.system_description);
+            key("bmp.station", new.stations == old.stations);
+        }
+        (None, None) => {}
+        _ => key("bmp", false),
+    }
+    match (mrt, &old.mrt) {
+        (Some(new), Some(old)) => {
+            key("mrt.table", new.table == old.table);
+            key("mrt.updates", new.updates == old.updates);
+        }
+        (None, None) => {}
+        _ => key("mrt", false),
     }
     match (bgp, &old.bgp) {
         (Some(new), Some(old)) => of_bgp(old, new, &mut key),
@@ -242,6 +271,7 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
         selection_deferral_time,
         neighbors: _,
         dynamic: _,
+        interfaces: _,
     } = new;
     key("bgp.confederation", *confederation == old.confederation);
     key("bgp.listen", *listen == old.listen);

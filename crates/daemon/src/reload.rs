@@ -39,6 +39,8 @@ pub enum NotReloaded {
     NoBfd(NoReply),
     /// The RPKI thread does not reply.
     NoRpki(NoReply),
+    /// The BMP or the MRT thread does not reply.
+    NoMonitor(NoReply),
     /// The RPKI thread cannot start.
     Rpki(io::Error),
     /// The API cannot listen.
@@ -74,7 +76,9 @@ impl fmt::Display for NotReloaded {
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Api(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Bfd(e) | NotReloaded::Rpki(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => {
+                write!(f, "nothing is reloaded: {e}")
+            }
             NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
             NotReloaded::NoRib(e) => {
@@ -157,6 +161,7 @@ impl Reloader {
         let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&requested));
         let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
         let rpki = self.set_rpki(&new)?;
+        let (bmp, mrt) = reconfigure_monitors(router, &new)?;
         let (shards, neighbors) = match (&router.bgp, &new.bgp) {
             (Some(running), Some(bgp)) => {
                 let shards = resize(router, running, bgp)?;
@@ -208,6 +213,8 @@ impl Reloader {
         let other_log = former.log != new.log;
         let originated = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.originate.clone());
         let originate = originated(&former) != originated(&new);
+        let by_interface = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.interfaces.clone());
+        let interfaces = by_interface(&former) != by_interface(&new);
         log::reconfigure(&new.log);
         router.watchdog.configure(new.stall_timeout, new.stall_exit);
         let known = former.warnings();
@@ -222,8 +229,11 @@ impl Reloader {
             suppression,
             api_token,
             fib_policy,
+            interfaces,
             originate,
             rpki,
+            bmp,
+            mrt,
             log: other_log,
             settings: settings.iter().map(|setting| setting.name.into()).collect(),
             vrfs_added: changed.added,
@@ -303,6 +313,21 @@ fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded>
     let bgp = Arc::new(bgp.clone());
     let changed = running.sessions.wait(move |sessions| sessions.reconfigure(&bgp));
     changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
+}
+
+/// Applies the `[bmp]` and `[mrt]` tables. Returns whether they changed something.
+fn reconfigure_monitors(router: &RouterState, new: &Config) -> Result<(bool, bool), NotReloaded> {
+    let (mut stations, mut files) = (ribtide_bmpd::Changes::default(), ribtide_mrtd::Changes::default());
+    if let (Some(running), Some(bmp)) = (&router.bmp, new.bmp.clone()) {
+        let changed = running.handle.wait(move |engine| engine.configure(&bmp));
+        stations = changed.map_err(NotReloaded::NoMonitor)?;
+    }
+    if let (Some(running), Some(mrt)) = (&router.mrt, new.mrt.clone()) {
+        // It may wait for the disk, and then is busy; it is not to wait for that.
+        let changed = running.handle.call(move |engine| engine.configure(&mrt));
+        files = changed.map_err(NotReloaded::NoMonitor)?;
+    }
+    Ok((stations != ribtide_bmpd::Changes::default(), files != ribtide_mrtd::Changes::default()))
 }
 
 #[cfg(test)]

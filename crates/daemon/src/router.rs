@@ -6,13 +6,16 @@ use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, ApiServer, RouterState, answers};
 use ribtide_bfdd as bfd;
+use ribtide_bgpd::monitor::Taps;
 pub use ribtide_bgpd::session::tcp_ao::check_kernel;
 use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes, set_vrps};
+use ribtide_bmpd::{self as bmpd, BmpBuilder};
 use ribtide_config::{Config, OnStop, RpkiConfig, VIRTUAL_ASIC, VrfSetup};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_dataplane::fpm::{self, FpmHandle};
 use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
 use ribtide_model::{AsicLookup, Pipeline};
+use ribtide_mrtd::{Collector, MrtBuilder};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
 use ribtide_rpkid::Engine;
@@ -61,6 +64,8 @@ pub enum StartError {
     Bfd(io::Error),
     /// Origin validation has no thread.
     Rpki(io::Error),
+    /// BMP or MRT has no thread.
+    Monitor(io::Error),
     /// The kernel dataplane cannot work, or the kernel's interfaces cannot be watched.
     Kernel(io::Error),
     /// The virtual ASIC cannot work.
@@ -75,7 +80,11 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Api(e) => e.fmt(f),
-            StartError::Bgp(e) | StartError::Bfd(e) | StartError::Rpki(e) | StartError::Kernel(e) => e.fmt(f),
+            StartError::Bgp(e)
+            | StartError::Bfd(e)
+            | StartError::Rpki(e)
+            | StartError::Monitor(e)
+            | StartError::Kernel(e) => e.fmt(f),
             StartError::Asic(e) => e.fmt(f),
             StartError::Vrf(e) => f.write_str(e),
             StartError::Thread(e) => {
@@ -180,8 +189,9 @@ impl Router {
             rib: rib.as_ref().map(RibBuilder::failures),
             bgp: bgp.as_ref().map(BgpBuilder::bfd),
         };
-        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, stop.clone());
+        let bfd = bfd::start(&config.bfd, &config.interfaces, outputs, &rings, stop.clone());
         let bfd = bfd.map_err(StartError::Bfd)?;
+        let bgp = bgp.map(|bgp| bgp.with_bfd(bfd.learnt.clone()));
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
             let mut initial_sources = vec![Source::Static, Source::Bgp];
             if fib.kernel.as_ref().is_some_and(|kernel| kernel.import) {
@@ -214,10 +224,30 @@ impl Router {
             }
             handle = Some(running);
         }
+        let bmp = config.bmp.as_ref().map(|_| BmpBuilder::new(&rings)).transpose();
+        let bmp = bmp.map_err(StartError::Monitor)?;
+        let mrt = config.mrt.as_ref().map(|_| MrtBuilder::new(&rings));
+        let taps = Taps { bmp: bmp.as_ref().map(BmpBuilder::tap), mrt: mrt.as_ref().map(MrtBuilder::tap) };
         let bgp = match (bgp, &config.bgp) {
             (Some(builder), Some(bgp)) => {
                 let builder = builder.after(restarted);
-                Some(builder.start(&config, bgp, inbox.as_ref(), clock, &meters, &stop)?)
+                Some(builder.start(&config, bgp, inbox.as_ref(), &taps, clock, &meters, &stop)?)
+            }
+            _ => None,
+        };
+        let (asn, router_id) = (config.asn, config.router_id);
+        let bmp = match (bmp, &bgp, &config.bmp) {
+            (Some(builder), Some(bgp), Some(bmp)) => {
+                let as_peer = bmpd::Router { asn, router_id };
+                let started = builder.start(bmp, as_peer, bgp.stages(), clock, stop.clone());
+                Some(started.map_err(StartError::Monitor)?)
+            }
+            _ => None,
+        };
+        let mrt = match (mrt, &bgp, &config.mrt) {
+            (Some(builder), Some(bgp), Some(mrt)) => {
+                let started = builder.start(mrt, Collector { asn, router_id }, bgp.stages(), stop.clone());
+                Some(started.map_err(StartError::Monitor)?)
             }
             _ => None,
         };
@@ -230,7 +260,7 @@ impl Router {
         if let (Some(running), Some(bgp)) = (&bgp, &config.bgp) {
             let left = bgp.restarts_gracefully().then(|| run_state.clone());
             let start = initial_routes::Start {
-                neighbors: bgp.neighbors.len(),
+                neighbors: bgp.neighbors.len() + bgp.interfaces.len(),
                 deferral: restarted.map(|restarted| restarted.deferral),
                 rib: inbox,
                 at_end: Box::new(move || left.iter().for_each(RunState::leave)),
@@ -246,6 +276,8 @@ impl Router {
             meters,
             bgp,
             rpki: RwLock::new(rpki),
+            bmp,
+            mrt,
             bfd,
             rib: handle,
             kernel: on_kernel,
@@ -357,6 +389,8 @@ impl Router {
         let begin = Instant::now();
         let parting = |inside: &RouterState| {
             inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
+                || inside.bmp.as_ref().is_some_and(|bmp| !bmp.thread.is_finished())
+                || inside.mrt.as_ref().is_some_and(|mrt| !mrt.thread.is_finished())
                 || !inside.bfd.thread.is_finished()
         };
         while parting(&self.inside) && begin.elapsed() < FAREWELL {

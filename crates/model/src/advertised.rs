@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// `GET /v1/bgp/neighbors/ADDRESS/advertised`: a page of what a neighbour is sent.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AdvertisedPage {
-    /// Routes, by prefix. Without `all` only those that are sent, so a page may have fewer than `limit`.
+    /// Routes, by prefix and path identifier. Without `all` only those that are sent, so a page may have fewer than
+    /// `limit`; to a neighbour that gets several paths of a prefix, it may have more.
     pub routes: Vec<AdvertisedRoute>,
     /// Prefixes whose present state is not sent yet.
     pub waiting: u64,
@@ -17,16 +18,19 @@ pub struct AdvertisedPage {
     pub next: Option<String>,
 }
 
-/// A prefix, and what a neighbour is sent of it.
+/// A prefix, and what a neighbour is sent of it: one for each path.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AdvertisedRoute {
     /// The prefix.
     pub prefix: String,
+    /// The identifier with which the path is sent (RFC 7911).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<u32>,
     /// The path as sent; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentPath>,
     /// Sentences: the statements of the export policy, and why nothing is sent; with `prefix`, and with `all` where
-    /// nothing is sent.
+    /// nothing is sent. Those of a prefix of which several paths are sent are at the first path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }

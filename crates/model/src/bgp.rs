@@ -1,6 +1,7 @@
 //! BGP: totals, neighbours, update groups.
 
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,10 +41,24 @@ pub struct BgpSummary {
     pub paths: PerFamilyCount,
     /// Best paths in force.
     pub active: PerFamilyCount,
+    /// Interfaces whose neighbours are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_interfaces: Vec<WaitingInterface>,
     /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here, also
     /// where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Neighbor>>,
+}
+
+/// An interface whose neighbour is not known.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WaitingInterface {
+    /// The interface.
+    pub interface: String,
+    /// The group in the configuration.
+    pub group: String,
+    /// Why it is not known.
+    pub reason: String,
 }
 
 /// A restart of the router that is not over.
@@ -78,11 +93,11 @@ pub struct NeighborPage {
     pub next: Option<String>,
 }
 
-/// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`.
+/// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`; a link-local ADDRESS with its interface, or that alone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Neighbor {
     /// Its address.
-    pub address: IpAddr,
+    pub address: ZonedAddress,
     /// Its group in the configuration.
     pub group: String,
     /// Its description.
@@ -277,6 +292,9 @@ pub struct Session {
     /// Families in which several paths of a prefix are received (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_receive: Vec<String>,
+    /// IPv6 next hops of IPv4 routes (RFC 8950).
+    #[serde(default)]
+    pub extended_next_hop: bool,
     /// Families in which several paths of a prefix are sent (RFC 7911).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add_path_send: Vec<SentPaths>,
@@ -481,7 +499,7 @@ pub struct Group {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GroupMember {
     /// The neighbour.
-    pub address: IpAddr,
+    pub address: ZonedAddress,
     /// Its group in the configuration.
     pub group: String,
     /// Whether its write queue is full.
@@ -496,9 +514,9 @@ pub struct GroupMember {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
-    /// This neighbour.
+    /// This neighbour: its address, with its interface as in `fe80::1%swp1`, or its interface alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<IpAddr>,
+    pub address: Option<String>,
     /// All neighbours.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,

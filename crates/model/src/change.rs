@@ -107,12 +107,21 @@ pub struct Reloaded {
     /// Whether the FIB policy changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
+    /// Whether neighbours by interface are others, or have other settings.
+    #[serde(default)]
+    pub interfaces: bool,
     /// Whether other routes are originated, or by another policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub originate: bool,
     /// Whether RPKI caches or local exceptions changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rpki: bool,
+    /// Whether BMP stations changed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bmp: bool,
+    /// Whether MRT files have other settings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mrt: bool,
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
@@ -165,8 +174,11 @@ impl fmt::Display for Reloaded {
             suppression,
             api_token,
             fib_policy,
+            interfaces,
             originate,
             rpki,
+            bmp,
+            mrt,
             log,
             ..
         } = self;
@@ -175,8 +187,11 @@ impl fmt::Display for Reloaded {
         changes.extend(suppression.iter().map(ToString::to_string));
         changes.extend(api_token.then(|| "another API token is in force".into()));
         changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
+        changes.extend(interfaces.then(|| "other neighbours by interface".into()));
         changes.extend(originate.then(|| "other routes are originated".into()));
         changes.extend(rpki.then(|| "there are other RPKI caches or local exceptions".into()));
+        changes.extend(bmp.then(|| "there are other BMP stations".into()));
+        changes.extend(mrt.then(|| "MRT files have other settings".into()));
         changes.extend(log.then(|| "the log has other settings".into()));
         let texts = |list: &[IpAddr]| list.iter().map(ToString::to_string).collect::<Vec<String>>();
         for (what, list) in [
@@ -233,8 +248,11 @@ mod tests {
             suppression: None,
             api_token: false,
             fib_policy: false,
+            interfaces: false,
             originate: false,
             rpki: false,
+            bmp: false,
+            mrt: false,
             log: false,
             settings: vec![],
             vrfs_added: vec![],

@@ -2,6 +2,7 @@
 //!
 //! Times are in seconds, sizes in bytes. A field that does not apply is absent.
 
+mod address;
 mod advertised;
 mod asic;
 mod bfd;
@@ -9,7 +10,9 @@ mod bgp;
 mod change;
 mod explain;
 mod fib;
+mod monitoring;
 mod nexthop;
+mod origination;
 mod performance;
 mod pipeline;
 mod route;
@@ -17,6 +20,7 @@ mod route_check;
 mod rpki;
 mod tracked;
 
+pub use address::ZonedAddress;
 pub use advertised::*;
 pub use asic::*;
 pub use bfd::*;
@@ -24,7 +28,9 @@ pub use bgp::*;
 pub use change::*;
 pub use explain::*;
 pub use fib::*;
+pub use monitoring::*;
 pub use nexthop::*;
+pub use origination::*;
 pub use performance::*;
 pub use pipeline::*;
 pub use route::*;

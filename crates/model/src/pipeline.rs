@@ -37,7 +37,7 @@ pub struct Health {
 pub enum HealthState {
     /// Nothing is stalled, and nothing is missing.
     Ok,
-    /// Something is.
+    /// Something is, or does.
     Degraded,
 }
 

@@ -1,6 +1,7 @@
 //! BGP routes and their numbers, in total and by thread.
 
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -28,6 +29,9 @@ pub struct Route {
     /// Why the best path is not advertised, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// The aggregates for which its best path is not advertised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suppressed_by: Vec<String>,
     /// Its next-hop groups, if routes are installed; only in the reply about a single prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RouteGroups>,
@@ -101,11 +105,12 @@ pub enum Forwarding {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Path {
     /// The peer that sent it; 0.0.0.0 for a path that this router originates.
-    pub neighbor: IpAddr,
+    pub neighbor: ZonedAddress,
     /// Its path identifier, in a session that has them (RFC 7911).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<u32>,
-    /// The source of a path that this router originates: `network`, `connected`, `static` or `kernel`.
+    /// The source of a path that this router originates: `network`, `connected`, `static`, `kernel`, `API`
+    /// or `aggregate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub originated: Option<String>,
     /// Whether its neighbour restarts, and has not announced it again (RFC 4724).
@@ -120,7 +125,7 @@ pub struct Path {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarding: Option<Forwarding>,
     /// Its next hop; unspecified for a path that this router originates.
-    pub next_hop: IpAddr,
+    pub next_hop: ZonedAddress,
     /// Its AS path, as text.
     pub as_path: String,
     /// `igp`, `egp` or `incomplete`.

@@ -1,8 +1,8 @@
 //! The comparison of RIB, databases, kernel and chip.
 
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// `GET /v1/route-check`, and the result of the check of SONiC's daemons.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct Difference {
     pub prefix: String,
     /// The peer of the best path, if BGP and its feed differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub neighbor: Option<IpAddr>,
+    pub neighbor: Option<ZonedAddress>,
     /// The stage at which the route waits or differs.
     pub stage: String,
     /// The expected next hops.

@@ -1,6 +1,7 @@
 //! Origin validation with the RPKI.
 
 use super::PerFamilyCount;
+use super::ZonedAddress;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
@@ -156,7 +157,7 @@ pub struct ReceivedRoute {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<u32>,
     /// The next hop.
-    pub next_hop: IpAddr,
+    pub next_hop: ZonedAddress,
     /// The AS path, as text.
     pub as_path: String,
     /// Whether the import policy accepts it.

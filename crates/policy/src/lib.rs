@@ -34,5 +34,5 @@ pub use regex::Regex;
 pub use route::{Changes, DEFAULT_LOCAL_PREF, NewNextHop, Route, RouteType, Source, Validation};
 pub use statement::{
     Actions, ChangeCommunities, Condition, Definition, Match, Med, Named, PathCondition, PrefixCondition,
-    Prepend, SetNextHop, Sources, Statement, Then, ValidityCondition,
+    Prepend, PresenceCondition, SetNextHop, Sources, Statement, Then, ValidityCondition,
 };

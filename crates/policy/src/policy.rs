@@ -3,7 +3,9 @@
 use crate::graceful_shutdown::{self, GracefulShutdown};
 use crate::prefix_set::PrefixSet;
 use crate::route::{Changes, Draft, Route};
-use crate::statement::{Actions, Condition, Definition, Named, SetNextHop, Sources, Statement, Then};
+use crate::statement::{
+    Actions, Condition, Definition, Named, PresenceCondition, SetNextHop, Sources, Statement, Then,
+};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rpki::{PathState, Validity};
 use std::fmt;
@@ -164,6 +166,56 @@ impl Policy {
     /// results.
     pub fn tests_validity(&self) -> bool {
         self.tests_validity
+    }
+
+    /// The sets whose routes decide about statements, each once.
+    pub fn presence_sets(&self) -> Vec<Arc<Named<PrefixSet>>> {
+        let mut sets: Vec<Arc<Named<PrefixSet>>> = Vec::new();
+        for condition in self.presence_conditions() {
+            if !sets.contains(&condition.set) {
+                sets.push(condition.set.clone());
+            }
+        }
+        sets
+    }
+
+    /// The conditions on the presence of other routes.
+    pub fn presence_conditions(&self) -> impl Iterator<Item = &PresenceCondition> {
+        let conditions = self.steps.iter().flat_map(|step| &self.statement(step).conditions);
+        conditions.filter_map(|condition| match condition {
+            Condition::Presence(condition) => Some(condition),
+            _ => None,
+        })
+    }
+
+    /// The policy where `present` says of each of its [presence sets](Policy::presence_sets) whether it
+    /// has a route, if that is known.
+    pub fn resolve(&self, present: impl Fn(&Named<PrefixSet>) -> Option<bool>) -> Policy {
+        let resolve = |condition: &mut Condition| {
+            if let Condition::Presence(condition) = condition {
+                condition.present = present(&condition.set);
+            }
+        };
+        let definitions = self.definitions.iter().map(|definition| {
+            let mut definition = Definition::clone(definition);
+            definition.statements.iter_mut().flat_map(|s| &mut s.conditions).for_each(resolve);
+            Arc::new(definition)
+        });
+        let rejects = self.end == PolicyResult::Reject;
+        Policy::with_graceful_shutdown(definitions.collect(), rejects, self.graceful_shutdown)
+    }
+
+    /// The prefix sets of which one has each prefix whose result a change of presence may change; `None`:
+    /// any prefix.
+    pub fn presence_scope(&self) -> Option<Vec<Arc<Named<PrefixSet>>>> {
+        let is_presence = |condition: &Condition| matches!(condition, Condition::Presence(_));
+        let statements = self.steps.iter().map(|step| self.statement(step));
+        let statements = statements.filter(|statement| statement.conditions.iter().any(is_presence));
+        let set = |statement: &Statement| {
+            let condition = statement.prefix_conditions.iter().find(|condition| !condition.invert)?;
+            Some(condition.set.clone())
+        };
+        statements.map(set).collect()
     }
 
     /// Whether any statement tests the verification state of the path, so that a change of the ASPA records may change

@@ -236,8 +236,8 @@ impl<'a> Draft<'a> {
     /// The address that packets are sent to, if known: our own address is not.
     pub(crate) fn next_hop(&self) -> IpAddr {
         match self.changes.next_hop {
-            Some(NewNextHop::Address(next_hop)) => next_hop.addr(),
-            Some(NewNextHop::Own) | None => self.route.next_hop.addr(),
+            Some(NewNextHop::Address(next_hop)) => next_hop.first_addr(),
+            Some(NewNextHop::Own) | None => self.route.next_hop.first_addr(),
         }
     }
 
@@ -276,7 +276,7 @@ impl<'a> Draft<'a> {
     fn set_next_hop(&mut self, address: IpAddr) {
         let next_hop = match (self.route.afi, address) {
             (Afi::Ipv4, IpAddr::V4(a)) => NextHop::V4(a),
-            (Afi::Ipv6, IpAddr::V6(a)) => NextHop::from_v6(a, None),
+            (Afi::Ipv6, IpAddr::V6(_)) => NextHop::from(address),
             _ => return,
         };
         self.changes.next_hop = Some(NewNextHop::Address(next_hop));

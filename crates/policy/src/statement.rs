@@ -5,6 +5,7 @@ use crate::community::{AnyCommunity, CommunitySet, Kind};
 use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
 use crate::route::{Draft, RouteType};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
@@ -93,6 +94,8 @@ pub enum Condition {
     Med(Numbers),
     /// LOCAL_PREF; 100 when absent.
     LocalPref(Numbers),
+    /// Whether there are other routes: at export only.
+    Presence(PresenceCondition),
 }
 
 impl Condition {
@@ -108,7 +111,7 @@ impl Condition {
             }
             Condition::AsPathSet(set, how) => set.set.has(route.as_path()) != (*how == Match::Invert),
             Condition::NeighborSet(set, how) => {
-                holds_address(&set.set, route.source().neighbor) != (*how == Match::Invert)
+                holds_address(&set.set, split_zone(route.source().neighbor).0) != (*how == Match::Invert)
             }
             Condition::NextHopIn(set) => holds_address(&set.set, route.next_hop()),
             Condition::AfiSafiIn(list) => list.contains(&route.afi()),
@@ -117,7 +120,34 @@ impl Condition {
             Condition::AsPathLength(numbers) => numbers.has(route.as_path().hop_count()),
             Condition::Med(numbers) => numbers.has(route.med()),
             Condition::LocalPref(numbers) => numbers.has(route.local_pref()),
+            Condition::Presence(condition) => condition.holds(),
         }
+    }
+}
+
+/// A condition on best paths other than the route itself: that some route is in a set, or that none is.
+/// It does not hold before [`Policy::resolve`](crate::Policy::resolve) gives it a state.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PresenceCondition {
+    /// The set.
+    pub set: Arc<Named<PrefixSet>>,
+    /// It holds without a route in the set.
+    pub absent: bool,
+    /// Whether there is one; `None`: not known.
+    pub present: Option<bool>,
+}
+
+impl PresenceCondition {
+    /// Whether it holds.
+    pub fn holds(&self) -> bool {
+        self.present == Some(!self.absent)
+    }
+}
+
+impl fmt::Display for PresenceCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.absent { "routes-absent" } else { "routes-exist" };
+        write!(f, "{name} \"{}\"", self.set.name)
     }
 }
 
@@ -153,6 +183,7 @@ impl fmt::Display for Condition {
             Condition::AsPathLength(numbers) => write!(f, "as-path-length {numbers}"),
             Condition::Med(numbers) => write!(f, "med {numbers}"),
             Condition::LocalPref(numbers) => write!(f, "local-pref {numbers}"),
+            Condition::Presence(condition) => condition.fmt(f),
         }
     }
 }

@@ -146,6 +146,7 @@ fn holds(condition: &Condition, route: &Plain) -> bool {
         Condition::AsPathLength(numbers) => numbers.has(route.path.len() as u32),
         Condition::Med(numbers) => numbers.has(route.med.unwrap_or(0)),
         Condition::LocalPref(numbers) => numbers.has(route.local_pref.unwrap_or(100)),
+        Condition::Presence(_) => unreachable!("not generated: it is about other routes"),
     }
 }
 

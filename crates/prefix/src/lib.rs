@@ -1,5 +1,5 @@
 //! Prefixes, address families as types, longest match, the prefix → shard function, the next hop
-//! that BGP and the RIB manager exchange, and shared tools: hash maps, prefetching, seeded random numbers.
+//! that BGP and the RIB manager exchange, zones of link-local addresses, and shared tools: hash maps, prefetching, seeded random numbers.
 //!
 //! Everything above this crate is generic over [`Family`]; nothing is written twice for IPv4 and IPv6.
 //! A type that exists once per family is a *shape* ([`PerFamily`]) held in [`Families`].
@@ -15,6 +15,7 @@ mod prefix;
 mod rng;
 mod shard;
 mod table;
+pub mod zone;
 
 pub use family::{Afi, Bits, Families, Family, FamilySet, PerFamily, Safi, V4, V6};
 pub use journal::Journal;

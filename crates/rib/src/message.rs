@@ -9,6 +9,7 @@
 //! ```
 
 pub use ribtide_prefix::TrackedNextHop;
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, per_family};
 use std::fmt;
 use std::net::IpAddr;
@@ -158,9 +159,10 @@ pub struct ReceivedHop {
 }
 
 impl ReceivedHop {
-    /// A gateway of weight 1 that the table resolves.
+    /// A gateway of weight 1 that the table resolves. The zone of a link-local address is its interface.
     pub fn gateway(address: IpAddr) -> ReceivedHop {
-        ReceivedHop { gateway: Some(address), interface: None, weight: 1, onlink: false }
+        let (gateway, interface) = split_zone(address);
+        ReceivedHop { gateway: Some(gateway), interface, weight: 1, onlink: false }
     }
 
     /// Direct delivery on the link of `interface`.

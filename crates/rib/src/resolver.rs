@@ -592,6 +592,10 @@ impl Resolver {
                     why = UnresolvedReason::NoneResolves;
                     continue;
                 };
+                if self.is_bgps_discard(&candidate) {
+                    let why = UnresolvedReason::Discarded;
+                    return LookupResult::Resolution(Resolution::unresolved(why, via));
+                }
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
                         let found = Resolution { outcome, via, cost: candidate.metric, level: 1 };
@@ -605,6 +609,13 @@ impl Resolver {
             }
         }
         LookupResult::Resolution(Resolution::unresolved(why, None))
+    }
+
+    /// Whether a route discards because BGP originates it. By an aggregate that resolves the next hops of
+    /// its own contributors, these would outlive the way to them.
+    fn is_bgps_discard(&self, candidate: &Candidate) -> bool {
+        candidate.protocol.source() == Source::Bgp
+            && self.groups.store[candidate.group].key.next_hops == NextHops::Blackhole
     }
 
     /// Answers whether a resolved route for `prefix` exists.

@@ -150,6 +150,8 @@ pub enum UnresolvedReason {
     OnlyDefault,
     /// The routes that hold it are unresolved.
     NoneResolves,
+    /// BGP's own discard holds it: that of an aggregate or of a client of the API.
+    Discarded,
     /// Only a connected route may resolve it, and none holds it.
     NotConnected,
     /// It is tied to an interface, and no route to it uses that interface.
@@ -180,6 +182,9 @@ impl fmt::Display for UnresolvedReason {
                 f.write_str("only the default route holds it, which next hops may not use")
             }
             UnresolvedReason::NoneResolves => f.write_str("the routes that hold it are unresolved"),
+            UnresolvedReason::Discarded => {
+                f.write_str("only a discard route that BGP originates holds it, such as an aggregate")
+            }
             UnresolvedReason::NotConnected => {
                 f.write_str("it is on no connected subnet and may not use other routes")
             }

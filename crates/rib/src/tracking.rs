@@ -8,9 +8,11 @@
 
 use crate::message::{Reachability, TrackedNextHop};
 use crate::target::{Outcome, Resolution, Target};
+use ribtide_prefix::zone::with_zone;
 use ribtide_prefix::{AnyPrefix, Map};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
 
 /// Undelayed notifications of one flapping next hop.
 pub(crate) const FREE_CHANGES: u32 = 4;
@@ -127,8 +129,11 @@ impl Tracking {
     pub(crate) fn resolved(&mut self, target: &Target) {
         // Both kinds of an assumed gateway share one target.
         let exclude = target.assumed.map(|assumed| assumed.prefix);
-        let next_hop =
-            |recursive| target.gateway.map(|address| TrackedNextHop { address, recursive, exclude });
+        let address = target.gateway.map(|gateway| match (gateway, target.interface) {
+            (IpAddr::V6(a), Some(zone)) => with_zone(a, zone).into(),
+            _ => gateway,
+        });
+        let next_hop = |recursive| address.map(|address| TrackedNextHop { address, recursive, exclude });
         let registered = [false, true].into_iter().filter_map(next_hop);
         self.stale.extend(registered.filter(|next_hop| self.entries.contains_key(next_hop)));
     }
@@ -346,6 +351,24 @@ mod tests {
         assert_eq!(resolution(&mut tracking, 0, GOOD), []);
         assert_eq!([1, 2, 3].map(|_| tracking.unregister(next_hop())), [Some(1); 3]);
         assert_eq!((tracking.unregister(next_hop()), resolution(&mut tracking, 0, BAD)), (None, vec![]));
+    }
+
+    #[test]
+    fn link_local_next_hop_of_each_link_is_answered_by_itself() {
+        let mut tracking = Tracking::new(true);
+        let on = |zone| TrackedNextHop {
+            address: with_zone("fe80::1".parse().unwrap(), zone).into(),
+            recursive: false,
+            exclude: None,
+        };
+        (4..6).for_each(|zone| tracking.register(on(zone), zone));
+        let target = Target::of_path(on(5));
+        assert_eq!((target.gateway, target.interface), ("fe80::1".parse().ok(), Some(5)));
+        tracking.notify(0, |_| GOOD, |_| Vec::new(), &mut Vec::new(), &mut Vec::new(), &mut Vec::new());
+        tracking.resolved(&target);
+        let mut out = Vec::new();
+        tracking.notify(1, |_| BAD, |_| Vec::new(), &mut out, &mut Vec::new(), &mut Vec::new());
+        assert_eq!(out, [(on(5), BAD)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The rules of recursive resolution, one test each, in each mode of the resolution cache (see [`Bench`]).
 
 use crate::common::*;
+use ribtide_prefix::zone::with_zone;
 use ribtide_rib::*;
 
 const EXT: Protocol = Protocol::BgpExternal;
@@ -87,9 +88,16 @@ fn next_hops_avoid_a_gateway_that_is_down() {
 fn a_link_local_gateway_needs_its_interface_and_no_route() {
     let lone = ReceivedHop::gateway(ip("fe80::9"));
     let tied = ReceivedHop { interface: Some(2), ..lone };
-    let b = bench(vec![announce("20.0.0.0/8", EXT, &[tied]), announce("21.0.0.0/8", EXT, &[lone])]);
+    // As BGP names one of a session over link-local addresses.
+    let zoned = |zone| ReceivedHop::gateway(with_zone("fe80::9".parse().unwrap(), zone).into());
+    let b = bench(vec![
+        announce("20.0.0.0/8", EXT, &[tied]),
+        announce("21.0.0.0/8", EXT, &[lone]),
+        announce("22.0.0.0/8", EXT, &[zoned(1), zoned(2)]),
+    ]);
     b.expect("20.0.0.0/8", &[hop("fe80::9", 2)]);
     b.expect_why("21.0.0.0/8", UnresolvedReason::InterfaceMissing);
+    b.expect("22.0.0.0/8", &[hop("fe80::9", 1), hop("fe80::9", 2)]);
 }
 
 #[test]

@@ -12,9 +12,12 @@ mod change;
 mod client;
 #[cfg(feature = "router")]
 mod demo;
+#[cfg(feature = "router")]
+mod dump;
 mod exit;
 #[cfg(feature = "router")]
 mod flush;
+mod route;
 mod route_check;
 #[cfg(feature = "router")]
 mod router;
@@ -94,8 +97,23 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Write what the running router has into a file
+    #[cfg(feature = "router")]
+    Dump {
+        #[command(subcommand)]
+        what: dump::Dump,
+        #[command(flatten)]
+        output: show::Output,
+    },
     /// Apply the changed configuration file to the running router
     Reload {
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Originate routes in the running router, for a time or until they are withdrawn
+    Route {
+        #[command(subcommand)]
+        what: route::Route,
         #[command(flatten)]
         output: show::Output,
     },
@@ -230,7 +248,10 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::RouteCheck(options) => return Ok(route_check::run(&options)),
         Command::Clear { what, output } => show::clear(&what, &output)?,
         Command::Config { what, output } => change::config(&what, &output)?,
+        #[cfg(feature = "router")]
+        Command::Dump { what, output } => dump::run(&what, &output)?,
         Command::Reload { output } => change::reload(&output)?,
+        Command::Route { what, output } => route::run(&what, &output)?,
         #[cfg(feature = "router")]
         Command::Flush(options) => flush::run(&options)?,
         #[cfg(feature = "router")]

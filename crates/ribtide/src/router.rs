@@ -82,7 +82,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
     if let Some(bgp) = &config.bgp {
         check_kernel(bgp).map_err(|e| format!("{}: {e}", path.display()))?;
     }
-    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len());
+    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len() + b.interfaces.len());
     let (neighbors, statics) = (
         text::count(neighbors as u64, "neighbour"),
         text::count(config.statics.len() as u64, "static route"),

@@ -1,11 +1,14 @@
 //! The egress workers, and the receiving ends of the sessions, which keep the routes that they were
 //! sent.
 
-use crate::history::{Announcement, MAX_MESSAGE, messages};
+use crate::history::{Announcement, MAX_MESSAGE, default_source, messages};
 use crate::oracle::Oracle;
-use ribtide_bgp::egress::{Flush, Worker, Write};
+use crate::station::Station;
+use ribtide_bgp::egress::{AdvertisedPath, Flush, Worker, Write};
 use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::presence::Presence;
+use ribtide_bgp::shard::Shard;
 use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -18,6 +21,9 @@ use std::sync::Arc;
 pub(crate) struct Egress {
     workers: Vec<Stage>,
     neighbors: Vec<Neighbor>,
+    /// The neighbours as a station sees them (RFC 8671).
+    mirrors: Vec<Neighbor>,
+    pub(crate) station: Station,
 }
 
 struct Stage {
@@ -56,10 +62,23 @@ impl Egress {
             dirty: false,
             blocked: BTreeSet::new(),
         };
-        Egress {
+        let mut egress = Egress {
             workers: (0..workers).map(stage).collect(),
             neighbors: (0..peers).map(|_| Neighbor::default()).collect(),
-        }
+            mirrors: (0..peers).map(|_| Neighbor::default()).collect(),
+            station: Station::default(),
+        };
+        egress.send_all(|| EgressIn::SourceUp(Arc::new(default_source())));
+        egress
+    }
+
+    /// Another presence of the routes that export depends on.
+    pub(crate) fn presence(&mut self, presence: &Arc<Presence>) {
+        self.send_all(|| EgressIn::Presence(presence.clone()));
+    }
+
+    fn send_all(&mut self, message: impl Fn() -> EgressIn) {
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(message()));
     }
 
     /// A session is established. Call it before its peer's routes are sent.
@@ -73,7 +92,9 @@ impl Egress {
             });
         }
         let session = (!info.kind.is_local()).then(|| info.clone());
+        self.mirrors[info.id.0 as usize] = Neighbor { session: session.clone(), ..Neighbor::default() };
         self.neighbors[info.id.0 as usize] = Neighbor { session, ..Neighbor::default() };
+        self.station.up(info);
     }
 
     /// A session ends.
@@ -85,6 +106,29 @@ impl Egress {
         self.workers[owner].inbox.push_back(EgressIn::MemberDown(peer));
         self.workers[owner].blocked.remove(&peer);
         self.neighbors[peer.0 as usize].session = None;
+        self.mirrors[peer.0 as usize].session = None;
+        self.station.down(peer);
+    }
+
+    /// A station's session begins.
+    pub(crate) fn begin_station(&mut self) {
+        self.station.begin();
+        self.mirrors.iter_mut().for_each(|mirror| mirror.table.clear());
+    }
+
+    /// A page of best paths for the station: each worker packs it for its members.
+    pub(crate) fn mirror(&mut self, batch: Arc<BestBatch>, ranked: Arc<RankedBatch>) {
+        let mirror = || EgressIn::Mirror { token: 0, batch: batch.clone(), ranked: ranked.clone() };
+        self.workers.iter_mut().for_each(|stage| stage.inbox.push_back(mirror()));
+    }
+
+    /// Checks that the station has the routes of every member.
+    pub(crate) fn compare_mirrors(&self) {
+        for (peer, (neighbor, mirror)) in self.neighbors.iter().zip(&self.mirrors).enumerate() {
+            if neighbor.session.is_some() {
+                assert_eq!(mirror.table, neighbor.table, "the station's Adj-RIB-Out of peer {peer}");
+            }
+        }
     }
 
     /// The peer requests a family again.
@@ -135,6 +179,8 @@ impl Egress {
             stage.worker.handle(message);
             stage.stale = stage.stale.saturating_sub(1);
             stage.dirty = true;
+            let pages = stage.worker.take_mirrored();
+            pages.iter().flat_map(|page| &page.writes).for_each(|write| read_all(&mut self.mirrors, write));
         } else {
             let what = [Flush::Begun, Flush::Settled, Flush::All][rng.index(3)];
             self.flush(id, what, 1 + rng.index(8), dump);
@@ -173,20 +219,13 @@ impl Egress {
             stage.worker.requests().into_iter().for_each(&mut dump);
         }
         stage.worker.flush(what, budget, &mut out);
-        stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty();
+        stage.dirty = stage.worker.due() > 0 || !stage.blocked.is_empty() || stage.worker.dumps_in_flight();
         out.iter().for_each(|write| self.write(write));
     }
 
     fn write(&mut self, write: &Write) {
-        for receiver in write.receivers() {
-            let neighbor = &mut self.neighbors[receiver.peer.0 as usize];
-            if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
-                messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
-                    MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
-                    _ => neighbor.read(body),
-                });
-            }
-        }
+        read_all(&mut self.neighbors, write);
+        read_all(&mut self.mirrors, write);
     }
 
     /// Checks that ended sessions left no state.
@@ -210,13 +249,13 @@ impl Egress {
         self.neighbors.iter().filter_map(up).collect()
     }
 
-    /// Checks every peer's routes against the oracle's, without those that are `blocked`.
-    pub(crate) fn compare(&self, oracle: &Oracle, blocked: &BTreeSet<AnyPrefix>) {
-        let ranking = oracle.ranking();
+    /// Checks every peer's routes against the oracle's, without those that are `hidden`.
+    pub(crate) fn compare(&self, oracle: &Oracle, hidden: &BTreeSet<AnyPrefix>) {
+        let mut ranking = oracle.ranking();
+        ranking.retain(|prefix, _| !hidden.contains(prefix));
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
-            let mut expected = oracle.adj_rib_out(peer, &ranking);
-            expected.retain(|prefix, _| !blocked.contains(prefix));
+            let expected = oracle.adj_rib_out(peer, &ranking);
             let row = |with: &Announcement| (with.bytes(), with.next_hop);
             let mut rows: Vec<_> = expected
                 .iter()
@@ -237,6 +276,60 @@ impl Egress {
             let count = |afi| rows.iter().filter(|(prefix, _)| prefix.afi() == afi).count() as u64;
             let advertised = (view.advertised_ipv4, view.advertised_ipv6);
             assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
+        }
+    }
+
+    /// Checks that the Adj-RIB-Out of each peer, as computed from these shards for operators, is what the peer holds.
+    pub(crate) fn compare_views(&mut self, shards: &[&Shard], prefixes: &[AnyPrefix]) {
+        let workers = self.workers.len();
+        // Some are listed twice.
+        let prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
+        for (peer, neighbor) in self.neighbors.iter().enumerate() {
+            let Some(info) = &neighbor.session else { continue };
+            let worker = &mut self.workers[peer % workers].worker;
+            let mut view = BTreeMap::new();
+            for prefix in prefixes.iter().filter(|prefix| info.families.has(prefix.afi())) {
+                let paths = match *prefix {
+                    AnyPrefix::V4(prefix) => adj_rib_out(worker, info.id, shards, prefix),
+                    AnyPrefix::V6(prefix) => adj_rib_out(worker, info.id, shards, prefix),
+                };
+                for AdvertisedPath { id, form } in paths {
+                    let key = (*prefix, id.unwrap_or(0));
+                    assert_eq!(view.insert(key, (form.attributes, form.next_hop)), None, "{key:?} twice");
+                }
+            }
+            assert_eq!(view, neighbor.table, "view of peer {peer}");
+        }
+    }
+}
+
+/// The paths of a prefix in the Adj-RIB-Out of a peer, as the API computes them.
+fn adj_rib_out<F: Family>(
+    worker: &mut Worker,
+    peer: PeerId,
+    shards: &[&Shard],
+    prefix: Prefix<F>,
+) -> Vec<AdvertisedPath> {
+    let of = |shard: &&Shard| Some((shard.advertised(prefix)?, shard.ranked_of(prefix)));
+    let Some((view, ranked)) = shards.iter().find_map(of) else { return Vec::new() };
+    if worker.member_takes_ranked(peer, F::AFI).expect("a session is a member") {
+        let mut sent = worker.ranked_adj_rib_out::<F>(peer, &ranked).expect("a session is a member");
+        return sent.pop().expect("a prefix has its paths");
+    }
+    let Some(path) = view.path else { return Vec::new() };
+    let sent = worker.adj_rib_out(peer, &[(prefix, path)]).expect("a session is a member");
+    sent.into_iter().flatten().map(|form| AdvertisedPath { id: None, form }).collect()
+}
+
+/// The receivers of a message read it.
+fn read_all(neighbors: &mut [Neighbor], write: &Write) {
+    for receiver in write.receivers() {
+        let neighbor = &mut neighbors[receiver.peer.0 as usize];
+        if neighbor.session.as_ref().is_some_and(|info| info.session == receiver.session) {
+            messages(&write.chunk).iter().for_each(|(kind, body)| match kind {
+                MessageType::RouteRefresh => neighbor.mark(RouteRefresh::parse(body).unwrap()),
+                _ => neighbor.read(body),
+            });
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Random histories with frequent conflicts: few peers, few prefixes, equal attributes, loops, and
 //! sessions and next hops that change.
 
-use crate::policy::divided;
+use crate::policy::{conditional, divided, switch};
+use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::NextHopState;
 use ribtide_bgp::peer::{
-    EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind, SentPaths,
+    DefaultOriginate, EgressSettings, FamilySet, LocalSource, NextHopRule, PathSelection, PeerId, PeerInfo,
+    PeerKind, SentPaths,
 };
 use ribtide_policy::Policy;
+use ribtide_prefix::zone::{with_zone, zone_of};
 use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
@@ -157,6 +160,9 @@ impl History {
         let mut prefixes: Vec<AnyPrefix> = (0..8).map(|n| AnyPrefix::V4(place(rng, n))).collect();
         let place = if rng.one_in(2) { scattered::<V6> } else { together::<V6> };
         prefixes.extend((0..4).map(|n| AnyPrefix::V6(place(rng, n))));
+        if rng.one_in(2) {
+            prefixes.push(Prefix::<V4>::default_route().any());
+        }
         // In half of the histories all paths are equal up to MED.
         let alike = rng.one_in(2);
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
@@ -187,11 +193,17 @@ impl History {
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
                 5 if rng.one_in(4) && !peers[who].kind.is_local() => {
-                    let EgressSettings { kind, add_path, .. } = peers[who].egress;
+                    let EgressSettings { kind, add_path, ref default_originate, .. } = peers[who].egress;
                     let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
                     let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
-                    let is_own = kind == PeerKind::RouteServerClient && rng.one_in(2);
-                    Event::Configure(who, sent, policy(rng, kind.is_external()), is_own)
+                    let several = sent != SentPaths::default();
+                    let is_own =
+                        kind == PeerKind::RouteServerClient && default_originate.is_none() && rng.one_in(2);
+                    let export = match !several && !is_own && rng.one_in(2) {
+                        true => conditional(rng.one_in(3), rng.one_in(2)),
+                        false => policy(rng, kind.is_external()),
+                    };
+                    Event::Configure(who, sent, export, is_own)
                 }
                 20 if !peers[who].kind.is_local() => Event::BeginRefresh(who, afi(rng)),
                 21 if !peers[who].kind.is_local() => Event::EndRefresh(who, afi(rng)),
@@ -243,23 +255,45 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     let kind = if rng.one_in(10) { PeerKind::Local(*rng.pick(&LocalSource::ALL)) } else { kind };
     let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) || kind.is_local() };
     let byte = n as u8 + 1;
-    let address = match rng.one_in(3) {
-        true => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
-        false => IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte)),
+    let address = match rng.index(6) {
+        0 | 1 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
+        // A session over link-local addresses: each on a link of its own, all with the same address.
+        2 if !kind.is_local() => IpAddr::V6(with_zone(LINK_LOCAL, u32::from(byte))),
+        _ => IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte)),
     };
+    let link = zone_of(address).is_some();
+    let extended_next_hop = !kind.is_local() && rng.one_in(if link { 1 } else { 3 });
+    let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200);
     let own = NextHopRule::Own {
-        v4: Some(Ipv4Addr::new(192, 0, 2, 200)),
-        v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 200)),
+        v4: Some(Ipv4Addr::new(192, 0, 2, 200)).filter(|_| !extended_next_hop),
+        v6: Some(global).filter(|_| !link || rng.one_in(2)),
     };
     let next_hop = match own {
         own if kind.is_external() => own,
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let export = policy(rng, kind.is_external());
     let add_path = SentPaths { ipv4: rng.maybe(3, selection), ipv6: rng.maybe(3, selection) };
     let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
     let own_best = kind == RouteServerClient && rng.one_in(3);
+    // Neither of them with another choice of paths.
+    let several = own_best || add_path != SentPaths::default() || kind.is_local();
+    let export = match !several && rng.one_in(4) {
+        true => conditional(rng.one_in(3), rng.one_in(2)),
+        false => policy(rng, kind.is_external()),
+    };
+    let default_originate = (!several && rng.one_in(4)).then(|| {
+        let attrs = |afi| {
+            let with = originated(Origin::Igp, afi);
+            AttrSet::new(&with.bytes(), with.next_hop)
+        };
+        DefaultOriginate {
+            condition: rng.one_in(2).then(switch),
+            source: DEFAULT_SOURCE,
+            v4: Some(attrs(Afi::Ipv4)),
+            v6: Some(attrs(Afi::Ipv6)),
+        }
+    });
     let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
@@ -277,10 +311,34 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             max_message: MAX_MESSAGE,
             long_lived: !kind.is_local() && rng.one_in(2),
             next_hop,
+            link_local: link.then_some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
+            extended_next_hop,
+            default_originate,
             add_path,
             client: own_best.then_some(PeerId(n as u32)),
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
+    }
+}
+
+/// The number of the source of peers' own default routes.
+const DEFAULT_SOURCE: PeerId = PeerId(900);
+
+/// The source of peers' own default routes.
+pub fn default_source() -> PeerInfo {
+    let kind = PeerKind::Local(LocalSource::Default);
+    let (families, export) = (FamilySet::ALL, Arc::new(Policy::accept()));
+    PeerInfo {
+        id: DEFAULT_SOURCE,
+        session: 0,
+        address: Ipv4Addr::UNSPECIFIED.into(),
+        asn: LOCAL_ASN,
+        router_id: ROUTER_ID,
+        kind,
+        multihop: false,
+        families,
+        path_ids: FamilySet::default(),
+        egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
     }
 }
 
@@ -371,7 +429,7 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
 }
 
 /// The attributes of an originated path.
-fn originated(origin: Origin, afi: Afi) -> Announcement {
+pub fn originated(origin: Origin, afi: Afi) -> Announcement {
     Announcement {
         origin,
         path: Vec::new(),
@@ -388,13 +446,18 @@ fn originated(origin: Origin, afi: Afi) -> Announcement {
     }
 }
 
+/// The link-local address of every neighbour on a link.
+const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// IPv4 routes may have IPv6 next hops (RFC 8950).
 fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
     let byte = rng.index(4) as u8 + 100;
     match afi {
-        Afi::Ipv4 => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
-        Afi::Ipv6 => {
+        Afi::Ipv4 if !rng.one_in(5) => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
+        Afi::Ipv4 | Afi::Ipv6 if rng.one_in(6) => NextHop::from_v6(LINK_LOCAL, None),
+        Afi::Ipv4 | Afi::Ipv6 => {
             let global = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte));
-            NextHop::V6 { global, link_local: rng.maybe(2, |_| Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)) }
+            NextHop::V6 { global, link_local: rng.maybe(2, |_| LINK_LOCAL) }
         }
     }
 }

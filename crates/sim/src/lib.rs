@@ -28,3 +28,5 @@ pub mod router;
 mod routing;
 pub mod run;
 mod stage;
+mod station;
+mod watches;

@@ -1,14 +1,16 @@
 //! BGP as simple as possible. It shares only the types of settings and results with the tested
 //! code: attributes are fields and not bytes, and everything is recomputed.
 
-use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID};
-use crate::policy::plainly;
+use crate::history::{Announcement, CLUSTER_ID, Event, LOCAL_ASN, ROUTER_ID, default_source, originated};
+use crate::policy::{accepts, plainly};
 use ribtide_bgp::decision::{DecisionOptions, Reason};
 use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, PolicyResult};
+use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
+use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -22,6 +24,8 @@ const NO_LLGR: u32 = 0xffff_0007;
 pub struct Learned {
     /// The peer's index in the history.
     pub peer: usize,
+    /// The family of its prefix.
+    pub afi: Afi,
     /// Its path identifier; `None` where the peer sends none.
     pub path_id: Option<u32>,
     /// Its attributes.
@@ -51,6 +55,8 @@ pub struct Oracle {
     /// Of each refresh under way, the paths that did not come again.
     unrefreshed: BTreeMap<(usize, Afi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
+    /// Whether the set that export depends on has a route, if that is known.
+    pub present: Option<bool>,
 }
 
 impl Oracle {
@@ -58,7 +64,8 @@ impl Oracle {
     pub fn new(options: DecisionOptions, peers: Vec<PeerInfo>, imports: Vec<Arc<Policy>>) -> Oracle {
         let up = vec![false; peers.len()];
         let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
-        Oracle { options, peers, imports, up, paths, stale, unrefreshed: BTreeMap::new(), next_hops }
+        let unrefreshed = BTreeMap::new();
+        Oracle { options, peers, imports, up, paths, stale, unrefreshed, next_hops, present: None }
     }
 
     /// Applies an event.
@@ -119,8 +126,12 @@ impl Oracle {
                     let with = Some(with).filter(|with| !is_loop(with));
                     let with =
                         with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
-                    let learned =
-                        with.map(|(with, _)| Learned { peer: *peer, path_id: prefixes.path_id, with });
+                    let learned = with.map(|(with, _)| Learned {
+                        peer: *peer,
+                        afi: prefix.afi(),
+                        path_id: prefixes.path_id,
+                        with,
+                    });
                     let paths = self.paths.entry(prefix).or_default();
                     if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
                         continue;
@@ -287,6 +298,18 @@ impl Oracle {
                 out.insert(*prefix, others);
             }
         }
+        let own = self.peers[to].egress.default_originate.as_ref();
+        if own.is_some_and(|own| own.condition.is_none() || self.present == Some(true)) {
+            for (afi, prefix) in [(Afi::Ipv4, "0.0.0.0/0"), (Afi::Ipv6, "::/0")] {
+                let prefix = prefix.parse().expect("a prefix");
+                let with = originated(Origin::Igp, afi);
+                if self.carries(to, prefix)
+                    && let Some(with) = self.as_sent(&default_source(), with, to, prefix, false)
+                {
+                    out.insert(prefix, vec![with]);
+                }
+            }
+        }
         out
     }
 
@@ -296,7 +319,7 @@ impl Oracle {
             return None;
         }
         let (with, med_set) = self.apply_policy(&self.peers[to].egress.export, to, &path.with, prefix)?;
-        self.as_sent(Learned { with, ..path.clone() }, to, prefix, med_set)
+        self.as_sent(&self.peers[path.peer], with, to, prefix, med_set)
     }
 
     /// The result of a peer's policy for a route, and whether it set the MED.
@@ -310,6 +333,9 @@ impl Oracle {
         match policy.constant() {
             Some(PolicyResult::Accept) => Some((with.clone(), false)),
             Some(PolicyResult::Reject) => None,
+            None if !policy.presence_sets().is_empty() => {
+                accepts(policy.name(), self.present, prefix).then(|| (with.clone(), false))
+            }
             None => plainly(!self.peers[peer].kind.is_internal(), with, prefix),
         }
     }
@@ -325,6 +351,10 @@ impl Oracle {
     /// The attributes that count: external peers may not send all of them.
     fn kept(&self, peer: usize, with: &Announcement) -> Announcement {
         let mut with = with.clone();
+        // The link of the session is that of its next hops.
+        if let Some(zone) = zone_of(self.peers[peer].address) {
+            with.next_hop = with.next_hop.on_link(zone);
+        }
         if self.peers[peer].kind.is_external() {
             with.local_pref = None;
             with.originator = None;
@@ -348,9 +378,11 @@ impl Oracle {
     /// next hop of the selected one.
     pub fn forwarding(&self, prefix: AnyPrefix) -> Option<(BTreeMap<IpAddr, u16>, Option<Learned>)> {
         let mut left = self.paths.get(&prefix)?.clone();
-        // Nothing forwards by an originated path.
-        if self.peers[self.selected(prefix)?.peer].kind.is_local() {
-            return None;
+        // Most originated paths forward nothing; others are alone.
+        let selected = self.selected(prefix)?;
+        if let PeerKind::Local(source) = self.peers[selected.peer].kind {
+            let next_hop = selected.with.next_hop.addr();
+            return source.feeds().then(|| (BTreeMap::from([(next_hop, 1)]), None));
         }
         let Some(best) = self.best(&left).map(|best| left[best].clone()) else {
             let selected = self.selected(prefix)?;
@@ -473,11 +505,7 @@ impl Oracle {
 
     /// Whether a path is retained from a session that had path identifiers, and the peer sends none now; or the reverse.
     fn is_of_other_mode(&self, path: &Learned) -> bool {
-        let afi = match path.with.next_hop {
-            NextHop::V4(_) => Afi::Ipv4,
-            NextHop::V6 { .. } => Afi::Ipv6,
-        };
-        path.path_id.is_some() != self.peers[path.peer].path_ids.has(afi)
+        path.path_id.is_some() != self.peers[path.peer].path_ids.has(path.afi)
     }
 
     fn med(&self, path: &Learned) -> u32 {
@@ -507,14 +535,26 @@ impl Oracle {
     }
 
     /// The attributes as sent to a peer; `None` without a next hop to send.
-    fn as_sent(&self, path: Learned, to: usize, prefix: AnyPrefix, med_set: bool) -> Option<Announcement> {
-        let (from, to) = (&self.peers[path.peer], &self.peers[to]);
-        let mut with = path.with;
+    fn as_sent(
+        &self,
+        from: &PeerInfo,
+        with: Announcement,
+        to: usize,
+        prefix: AnyPrefix,
+        med_set: bool,
+    ) -> Option<Announcement> {
+        let to = &self.peers[to];
+        let mut with = with;
         // RFC 7947 section 2.2.
         if is_transparent(from.kind, to.kind) {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
+            let passed_on = passed_on(to, prefix.afi(), with.next_hop)?;
+            // The clients share a link, unless the session is one over a link of its own.
+            if zone_of(from.address).is_some() {
+                with.next_hop = passed_on;
+            }
             return Some(with);
         }
         if to.kind.is_external() {
@@ -533,19 +573,45 @@ impl Oracle {
                 with.clusters.insert(0, CLUSTER_ID);
             }
         }
-        with.next_hop = match (to.egress.next_hop, prefix.afi(), with.next_hop) {
-            (NextHopRule::Own { v4, .. }, Afi::Ipv4, _) => NextHop::V4(v4?),
-            (NextHopRule::Own { v6, .. }, Afi::Ipv6, _) => NextHop::V6 { global: v6?, link_local: None },
-            (NextHopRule::Keep, ..) if from.kind.is_local() => return None,
-            (NextHopRule::KeepUnlessOwn { v4, .. }, Afi::Ipv4, _) if from.kind.is_local() => NextHop::V4(v4?),
-            (NextHopRule::KeepUnlessOwn { v6, .. }, Afi::Ipv6, _) if from.kind.is_local() => {
-                NextHop::V6 { global: v6?, link_local: None }
-            }
-            // A link-local address is valid on its own link only.
-            (_, _, NextHop::V6 { global, .. }) => NextHop::V6 { global, link_local: None },
-            (_, _, next_hop) => next_hop,
+        // No other peer reaches an address that is valid on our link alone.
+        let on_our_link =
+            matches!(with.next_hop, NextHop::V6 { global, .. } if zone_of(global.into()).is_some());
+        let replaced =
+            matches!(to.egress.next_hop, NextHopRule::Own { .. }) || from.kind.is_local() || on_our_link;
+        with.next_hop = match replaced {
+            true => own(to, prefix.afi())?,
+            false => passed_on(to, prefix.afi(), with.next_hop)?,
         };
         Some(with)
+    }
+}
+
+/// Our address in NEXT_HOP, as a peer gets it (RFC 2545 section 3, RFC 8950).
+fn own(to: &PeerInfo, afi: Afi) -> Option<NextHop> {
+    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = to.egress.next_hop else {
+        return None;
+    };
+    let six = match (v6, to.egress.link_local) {
+        (None, None) => None,
+        (Some(global), None) => Some(NextHop::V6 { global, link_local: None }),
+        (None, Some(local)) => Some(NextHop::from_v6(local, None)),
+        (Some(global), Some(local)) => Some(NextHop::from_v6(global, Some(local))),
+    };
+    match (afi, v4, to.egress.extended_next_hop) {
+        (Afi::Ipv6, _, _) | (Afi::Ipv4, None, true) => six,
+        (Afi::Ipv4, v4, _) => v4.map(NextHop::V4),
+    }
+}
+
+/// A next hop as it is passed on: a link-local address is valid on its own link only (RFC 2545 section 3), and an IPv6 next
+/// hop of an IPv4 route needs the receiver's consent (RFC 8950 section 4).
+fn passed_on(to: &PeerInfo, afi: Afi, next_hop: NextHop) -> Option<NextHop> {
+    match (afi, next_hop) {
+        (Afi::Ipv4, NextHop::V4(_)) => Some(next_hop),
+        (Afi::Ipv4, NextHop::V6 { .. }) if !to.egress.extended_next_hop => None,
+        (_, NextHop::V6 { global, .. }) if global.is_unicast_link_local() => None,
+        (_, NextHop::V6 { global, .. }) => Some(NextHop::V6 { global, link_local: None }),
+        (Afi::Ipv6, NextHop::V4(_)) => None,
     }
 }
 

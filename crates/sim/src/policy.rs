@@ -3,7 +3,7 @@
 use crate::history::Announcement;
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, Condition, Definition, Match, Med, Named, Numbers, Policy,
-    PrefixCondition, PrefixSet, Statement, Then,
+    PrefixCondition, PrefixSet, PresenceCondition, Statement, Then,
 };
 use ribtide_prefix::AnyPrefix;
 use ribtide_wire::bgp::attribute::Community;
@@ -50,6 +50,42 @@ pub fn divided(external: bool) -> Arc<Policy> {
         },
     ];
     Arc::new(Policy::new(vec![Arc::new(Definition { name: "divided".into(), statements })], external))
+}
+
+/// The set whose presence switches [`conditional`] policies.
+pub fn switch() -> Arc<Named<PrefixSet>> {
+    Named::new("switch", PrefixSet::new(["192.0.2.0/24".parse().expect("a prefix")]))
+}
+
+/// A policy that rejects low prefixes, or all, while the set of [`switch`] has a route, or has none.
+pub fn conditional(all: bool, absent: bool) -> Arc<Policy> {
+    let low = ["0.0.0.0/1 0..32", "::/1 0..128"].map(|range| {
+        let exact = if range.starts_with(':') { "::/0" } else { "0.0.0.0/0" };
+        [range.replace(" 0..", " 1.."), exact.into()].map(|range| range.parse().expect("a range"))
+    });
+    let low =
+        PrefixCondition { set: Named::new("low", PrefixSet::new(low.into_iter().flatten())), invert: false };
+    let presence = PresenceCondition { set: switch(), absent, present: None };
+    let reject = Statement {
+        conditions: vec![Condition::Presence(presence)],
+        prefix_conditions: if all { Vec::new() } else { vec![low] },
+        then: Then::Reject,
+        ..Statement::default()
+    };
+    let accept = Statement { then: Then::Accept, ..Statement::default() };
+    let name = format!("conditional{}{}", if all { " all" } else { "" }, if absent { " absent" } else { "" });
+    let definition = Definition { name, statements: vec![reject, accept] };
+    Arc::new(Policy::new(vec![Arc::new(definition)], true))
+}
+
+/// The same as plain code: whether a conditional policy accepts a route.
+pub fn accepts(name: &str, present: Option<bool>, prefix: AnyPrefix) -> bool {
+    let first = match prefix.addr() {
+        IpAddr::V4(a) => a.octets()[0],
+        IpAddr::V6(a) => a.octets()[0],
+    };
+    let concerned = name.contains("all") || first < 128;
+    !(concerned && present == Some(!name.contains("absent")))
 }
 
 /// The same as plain code: the resulting route, and whether its MED was set.

@@ -199,7 +199,7 @@ impl<'n> Routing<'n> {
         let first = network.peers.len() + 1;
         egress.advance(rng, |request| {
             let queue = first + request.worker as usize;
-            shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+            shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request.clone())));
         });
     }
 

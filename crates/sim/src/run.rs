@@ -9,11 +9,19 @@ use crate::egress::Egress;
 use crate::fib::Fib;
 use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
+use crate::policy::switch;
 use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
-use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, ShardBatches, ShardMap};
-use ribtide_bgp::message::{DumpRequest, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo};
-use ribtide_bgp::shard::{Cut, FamilyCounts, HashSeed, Part, PathView, RouteView, Split, Standing};
+use crate::station::{self, Accepted};
+use crate::watches::Watching;
+use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, OriginatedAttributes, ShardBatches, ShardMap};
+use ribtide_bgp::message::{
+    DumpRequest, DumpScope, FeedSet, NextHopState, ShardIn, TrackedNextHop, by_family,
+};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
+use ribtide_bgp::presence::Presence;
+use ribtide_bgp::shard::{
+    Cut, FamilyCounts, HashSeed, PageViews, Part, PathView, RouteView, Shard, Split, Standing,
+};
 use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,6 +49,7 @@ pub struct Run<'w> {
     switches: bool,
     /// The reported states of next hops.
     next_hops: BTreeMap<IpAddr, NextHopState>,
+    watching: Watching,
 }
 
 struct ReaderStage {
@@ -90,6 +99,7 @@ impl<'w> Run<'w> {
             fib,
             switches: false,
             next_hops: BTreeMap::new(),
+            watching: Watching::default(),
         };
         if run.rng.one_in(2) {
             run.switches = run.rng.one_in(3);
@@ -136,6 +146,18 @@ impl<'w> Run<'w> {
             if self.switches && self.rng.one_in(15) {
                 self.switch();
             }
+            if self.rng.one_in(60) {
+                self.egress.begin_station();
+            }
+            if self.rng.one_in(20) {
+                let set = self.watching.change(&mut self.rng, &self.history.prefixes);
+                self.send(self.history.peers.len(), |_| ShardIn::Watch(set.clone()));
+            }
+            if self.rng.one_in(15) {
+                self.oracle.present = *self.rng.pick(&[None, Some(false), Some(true)]);
+                let known = self.oracle.present.map(|present| (switch(), present));
+                self.egress.presence(&Arc::new(Presence::new(known.into_iter().collect())));
+            }
             if self.rng.one_in(20) {
                 self.settle();
             }
@@ -147,6 +169,9 @@ impl<'w> Run<'w> {
     /// Runs one step of a reader, a worker, the RIB manager or the dataplane, or of about half of
     /// the shards.
     fn advance(&mut self) {
+        if self.rng.one_in(4) {
+            self.page();
+        }
         match self.rng.index(5) {
             0 => {
                 let peer = self.rng.index(self.readers.len());
@@ -157,7 +182,9 @@ impl<'w> Run<'w> {
                 let (ordered, first) = (self.ordered, self.history.peers.len() + 1);
                 egress.advance(rng, |request| {
                     let queue = if ordered { 0 } else { first + request.worker as usize };
-                    shards.iter_mut().for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request)));
+                    shards
+                        .iter_mut()
+                        .for_each(|stage| stage.queues[queue].push_back(ShardIn::Dump(request.clone())));
                 });
             }
             2 => {
@@ -179,10 +206,66 @@ impl<'w> Run<'w> {
         }
     }
 
+    /// Sends the station its next page, unless parts of logical shards are in transit: a page waits for these.
+    fn page(&mut self) {
+        if self.shards.iter().any(Stage::expects) {
+            return;
+        }
+        let Some((afi, logical, from)) = self.egress.station.steps.pop_front() else { return };
+        let taker = self.split.as_ref().filter(|split| split.logical == logical).map(|split| split.taker);
+        let owners = [Some(self.map[usize::from(logical)]), taker];
+        let mut next = None;
+        for owner in owners.into_iter().flatten() {
+            let budget = 1 + self.rng.index(8);
+            let stage = &mut self.shards[usize::from(owner)];
+            let more = stage.page((afi, logical, from), budget, &mut self.egress);
+            next = [next, more].into_iter().flatten().min();
+        }
+        if let Some(from) = next {
+            self.egress.station.steps.push_front((afi, logical, from));
+        }
+    }
+
+    /// Checks the station's tables against the shards' and the oracle's.
+    fn compare_station(&mut self) {
+        let (mut expected, mut best) = (Accepted::new(), Table::new());
+        let views = PageViews { accepted: true, best: false, ranked: false };
+        for stage in &mut self.shards {
+            best.extend(stage.mirror.clone());
+            for logical in 0..LOGICAL_SHARDS {
+                for_each_family!(F => {
+                    let page = stage.shard.monitor_page::<F>(logical, 0, usize::MAX, views);
+                    page.accepted.iter().for_each(|batch| station::apply(&mut expected, batch));
+                });
+            }
+        }
+        assert_eq!(self.egress.station.best, best, "the station's Loc-RIB");
+        let rows = |table: &Accepted| -> BTreeMap<_, _> {
+            table.iter().map(|(key, attrs)| (*key, (attrs.bytes().to_vec(), attrs.next_hop()))).collect()
+        };
+        let found = rows(&self.egress.station.accepted);
+        assert_eq!(found, rows(&expected), "the station's Adj-RIBs-In");
+        let paths =
+            self.oracle.paths().iter().flat_map(|(prefix, paths)| paths.iter().map(|path| (*prefix, path)));
+        let of_sessions = paths.filter(|(prefix, path)| {
+            let stale = self.oracle.stale().contains(&(*prefix, path.peer, path.path_id));
+            !stale && !self.is_local(path.peer)
+        });
+        let row = |(prefix, path): (AnyPrefix, &Learned)| {
+            let key = (PeerId(path.peer as u32), prefix, path.path_id.unwrap_or(0));
+            (key, (path.with.bytes(), path.with.next_hop))
+        };
+        assert_eq!(found, of_sessions.map(row).collect(), "the Adj-RIBs-In of the oracle");
+        self.egress.compare_mirrors();
+    }
+
     /// Notifies shards of the states of newly used next hops, and takes their routes.
     fn answer(&mut self) {
         // Most shards said nothing.
         for (shard, stage) in self.shards.iter_mut().enumerate() {
+            for news in stage.watched.drain(..) {
+                self.watching.take(shard, news);
+            }
             if !stage.to_rib.is_empty() {
                 self.fib.receive(shard, stage.to_rib.drain(..));
             }
@@ -241,12 +324,18 @@ impl<'w> Run<'w> {
     }
 
     fn settle(&mut self) {
-        while self.is_busy() {
+        while self.is_busy() || !self.egress.station.steps.is_empty() {
             (0..20).for_each(|_| self.advance());
             self.egress.unblock();
         }
+        self.shards.iter_mut().for_each(|stage| stage.release_watch_news(&mut self.egress));
+        self.answer();
         self.compare();
-        self.egress.compare(&self.oracle, &self.blocked());
+        self.compare_station();
+        let hidden = &self.blocked() | &self.suppressed();
+        self.egress.compare(&self.oracle, &hidden);
+        let shards: Vec<&Shard> = self.shards.iter().map(|stage| &stage.shard).collect();
+        self.egress.compare_views(&shards, &self.history.prefixes);
     }
 
     fn happen(&mut self, event: &Event) {
@@ -329,7 +418,13 @@ impl<'w> Run<'w> {
                 self.send(queue, |stage| {
                     let follower = Follower { afi: *afi, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
-                    ShardIn::Dump(DumpRequest { worker: FOLLOWER, token, afi: *afi, ranked: false })
+                    ShardIn::Dump(DumpRequest {
+                        worker: FOLLOWER,
+                        token,
+                        afi: *afi,
+                        scope: DumpScope::default(),
+                        ranked: false,
+                    })
                 });
             }
         }
@@ -407,7 +502,7 @@ impl<'w> Run<'w> {
         let ReaderStage { ingest, peer, out, .. } = &mut self.readers[source];
         let peer = peer.as_ref().expect("only a source that is up originates");
         for_each_family!(F => {
-            ingest.originate(peer, origin, withdrawn.get::<F>(), announced.get::<F>(), out);
+            ingest.originate(peer, &OriginatedAttributes::new(origin), withdrawn.get::<F>(), announced.get::<F>(), out);
         });
         if self.ordered {
             self.flush(source);
@@ -435,6 +530,18 @@ impl<'w> Run<'w> {
         if self.fib.is_on() { self.fib.blocked.clone() } else { BTreeSet::new() }
     }
 
+    /// Prefixes that would be advertised, if aggregates did not suppress them.
+    fn suppressed(&self) -> BTreeSet<AnyPrefix> {
+        self.watching.suppressed(&self.advertised(), &self.history.peers)
+    }
+
+    /// Paths that are advertised, but for suppression by aggregates.
+    fn advertised(&self) -> BTreeMap<AnyPrefix, Learned> {
+        let mut advertised = self.oracle.loc_rib();
+        advertised.retain(|prefix, _| !self.blocked().contains(prefix));
+        advertised
+    }
+
     fn shard_of(&self, prefix: AnyPrefix) -> &Stage {
         let logical = logical_shard_of(prefix);
         let split = self.split.as_ref().filter(|split| split.logical == logical && has_moved(split, prefix));
@@ -444,8 +551,15 @@ impl<'w> Run<'w> {
 
     fn compare(&self) {
         let expected: BTreeMap<AnyPrefix, Learned> = self.oracle.loc_rib();
-        let mut advertised = expected.clone();
-        advertised.retain(|prefix, _| !self.blocked().contains(prefix));
+        let mut advertised = self.advertised();
+        let not_blocked = advertised.len();
+        let mut members = BTreeMap::new();
+        for (watch, count) in self.shards.iter().flat_map(|stage| stage.shard.watched()) {
+            *members.entry(watch).or_default() += count;
+        }
+        self.watching.compare(&advertised, &self.history.peers, &members);
+        let suppressed = self.suppressed();
+        advertised.retain(|prefix, _| !suppressed.contains(prefix));
         let mut mirror = Table::new();
         let mut feed = BTreeMap::new();
         for stage in &self.shards {
@@ -457,11 +571,7 @@ impl<'w> Run<'w> {
         self.compare_ranked(&advertised);
         let counts = self.shards.iter().map(|stage| stage.shard.counts());
         let (waiting, blocked) = counts.fold((0, 0), |sum, c| (sum.0 + c.waiting, sum.1 + c.blocked));
-        assert_eq!(
-            (waiting, blocked),
-            (0, expected.len() - advertised.len()),
-            "prefixes waiting and blocked"
-        );
+        assert_eq!((waiting, blocked), (0, expected.len() - not_blocked), "prefixes waiting and blocked");
         for token in 1..=self.dumps {
             let mut table = Table::new();
             let mut afi = Afi::Ipv4;
@@ -564,6 +674,11 @@ impl<'w> Run<'w> {
         let best = reasons.iter().any(Option::is_none);
         let blocked = best && self.blocked().contains(&prefix);
         assert_eq!(view.standing, if blocked { Standing::Blocked } else { Standing::Advertised }, "{prefix}");
+        assert_eq!(
+            !view.suppressed_by.is_empty(),
+            self.suppressed().contains(&prefix),
+            "suppression of {prefix}"
+        );
         for (path, reason) in paths.iter().zip(reasons) {
             let mut same = view.paths.iter().filter(|seen| seen.peer.id.0 as usize == path.peer);
             let seen = same.find(|seen| seen.path_id == path.path_id);
@@ -580,8 +695,9 @@ impl<'w> Run<'w> {
         }
         assert!(view.paths.iter().skip(1).all(|path| !path.best), "the best path is first");
         let of = |part: Part| view.paths.iter().filter(move |path| path.part == part);
-        // Nothing forwards by an originated path.
-        let forwards = |path: &&PathView| path.best && !path.peer.kind.is_local();
+        // Most originated paths forward nothing.
+        let is_fed = |kind| !matches!(kind, PeerKind::Local(source) if !source.feeds());
+        let forwards = |path: &&PathView| path.best && is_fed(path.peer.kind);
         let members = of(Part::Member).chain(view.paths.iter().filter(forwards));
         let seen: BTreeSet<IpAddr> = members.map(|path| path.attrs.next_hop().addr()).collect();
         let backup = of(Part::Backup).map(|path| (path.peer.id.0 as usize, path.path_id)).collect::<Vec<_>>();

@@ -10,8 +10,11 @@ use ribtide_bgp::message::{
     TrackedNextHop,
 };
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, Shard, ShardOut, Split, ToEgress};
-use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, for_each_family, logical_shard};
+use ribtide_bgp::shard::{
+    Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, Split, ToEgress, withdrawals,
+};
+use ribtide_bgp::watch::WatchNews;
+use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, V4, V6, for_each_family, logical_shard};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -57,6 +60,10 @@ pub(crate) struct Stage {
     pub(crate) confirmed: Confirmed,
     /// It has taken logical shards and may have missed notifications during the move.
     pub(crate) missed: bool,
+    /// News of watches since this was last emptied.
+    pub(crate) watched: Vec<WatchNews>,
+    /// Whether it looks at its routes for another set of watches.
+    watches_changed: bool,
     /// It has got other options.
     reconfigured: bool,
 }
@@ -156,6 +163,8 @@ impl Stage {
             to_rib: Vec::new(),
             confirmed: Confirmed::default(),
             missed: false,
+            watched: Vec::new(),
+            watches_changed: false,
             reconfigured: false,
         }
     }
@@ -227,13 +236,14 @@ impl Stage {
         self.shard.adopt(moved, &mut self.out);
     }
 
-    /// Whether a message may be handled: routes, dumps and marks of refreshes wait for parts in transit.
+    /// Whether a message may be handled: routes, dumps, marks of refreshes and watches wait for parts in transit.
     fn may_handle(&self, queue: &VecDeque<ShardIn>) -> bool {
         let waits = |message: &ShardIn| {
             matches!(
                 message,
                 ShardIn::Routes(_)
                     | ShardIn::Dump(_)
+                    | ShardIn::Watch(_)
                     | ShardIn::BeginOfRefresh { .. }
                     | ShardIn::EndOfRefresh { .. }
             )
@@ -270,7 +280,18 @@ impl Stage {
                         self.deliver(egress);
                         self.confirmed = Confirmed { on, ..Confirmed::default() };
                     }
-                    _ => self.shard.handle(message, &mut self.out),
+                    ShardIn::Routes(batch) => {
+                        self.shard.handle_routes(batch, &mut self.out);
+                        if self.shard.is_monitored(batch.peer, batch.session) {
+                            let removed = withdrawals(&self.out.take_removed());
+                            removed.iter().for_each(|batch| egress.station.accepted(batch));
+                            egress.station.accepted(batch);
+                        }
+                    }
+                    _ => {
+                        self.watches_changed |= matches!(message, ShardIn::Watch(_));
+                        self.shard.handle(message, &mut self.out);
+                    }
                 }
             }
         } else {
@@ -281,14 +302,49 @@ impl Stage {
         }
     }
 
+    /// Has the shard report what it has less of watched routes.
+    pub(crate) fn release_watch_news(&mut self, egress: &mut Egress) {
+        self.shard.release_watch_news(&mut self.out);
+        self.deliver(egress);
+    }
+
+    /// Whether parts of logical shards are in transit to this one.
+    pub(crate) fn expects(&self) -> bool {
+        !self.parcels.is_empty()
+    }
+
+    /// Sends the station a page. Returns the hash to continue from.
+    pub(crate) fn page(
+        &mut self,
+        (afi, logical, from): (Afi, LogicalShard, u32),
+        budget: usize,
+        egress: &mut Egress,
+    ) -> Option<u32> {
+        self.deliver(egress);
+        let views = PageViews { accepted: true, best: true, ranked: true };
+        let page = match afi {
+            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
+            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
+        };
+        egress.station.page(&page);
+        let next = page.next;
+        if !page.best.paths.is_empty() {
+            egress.mirror(Arc::new(page.best), Arc::new(page.ranked));
+        }
+        next
+    }
+
     /// Passes the shard's output to its receivers.
     fn deliver(&mut self, egress: &mut Egress) {
         self.shard.send_ranked(&mut self.out);
-        let Effects { egress: effects, feed, next_hops, purged } = self.out.take();
+        let Effects { egress: effects, feed, next_hops, purged, watched, removed } = self.out.take();
+        self.watched.extend(watched);
+        withdrawals(&removed).iter().for_each(|batch| egress.station.accepted(batch));
         for effect in effects {
             match effect {
                 ToEgress::All(batch) => {
                     for_each_family!(F => self.changes::<F>(&batch));
+                    egress.station.best(&batch);
                     egress.changes(Arc::new(batch));
                 }
                 ToEgress::Ranked(batch) => {
@@ -323,6 +379,7 @@ impl Stage {
             assert!(changed, "reported twice whether {addr:?} is in use");
             self.new_next_hops.extend(used.then_some(addr));
         }
+        self.watches_changed &= self.shard.work_left();
         for session in purged {
             assert!(self.ending.remove(&session), "confirmed without need: {session:?}");
         }
@@ -338,7 +395,9 @@ impl Stage {
             let (old, new) = (at(change.old), at(change.new));
             assert_ne!(old, new, "a change of {prefix} that is none");
             assert_eq!(self.mirror.get(&prefix), old.as_ref(), "the former best path of {prefix}");
-            let may_advertise = new.is_none() || self.confirmed.is_forwarded(&prefix);
+            // The former path of a prefix that waits may appear, because an aggregate suppresses it no longer.
+            let appears = self.watches_changed && old.is_none();
+            let may_advertise = new.is_none() || appears || self.confirmed.is_forwarded(&prefix);
             assert!(may_advertise, "{prefix} is advertised before it is forwarded");
             put(&mut self.mirror, prefix, new.clone());
             for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {

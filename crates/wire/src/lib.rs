@@ -9,7 +9,9 @@
 
 pub mod bfd;
 pub mod bgp;
+pub mod bmp;
 pub mod fpm;
 pub mod mrt;
+pub mod ndp;
 pub mod netlink;
 pub mod rtr;

@@ -1,11 +1,11 @@
 //! `/v1/bgp/neighbors/ADDRESS/advertised`: the Adj-RIB-Out of a neighbour, and why a route is not in it.
 
-use super::bgp::{bgp, no_neighbor};
+use super::bgp::{bgp, neighbor_named};
 use super::routes::{self, Read};
 use super::{ApiState, Refusal, RouterState};
 use crate::request::AdvertisedQuery;
-use ribtide_bgp::egress::Advertised;
-use ribtide_bgp::message::BestPath;
+use ribtide_bgp::egress::{Advertised, AdvertisedPath};
+use ribtide_bgp::message::{BestPath, RankedBatch};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{AdvertisedView, Standing};
 use ribtide_bgpd::Bgp;
@@ -20,44 +20,73 @@ use ribtide_wire::bgp::attribute::{
 use ribtide_wire::bgp::{AsPath, NextHop};
 use std::net::IpAddr;
 
-/// The text of an address in a URL.
-pub(super) fn address(text: &str) -> Result<IpAddr, Refusal> {
-    text.parse().map_err(|_| Refusal::Bad(format!("\"{text}\" is no address; write one such as 192.0.2.1")))
-}
-
-/// The established session with a neighbour.
-pub(super) fn session(bgp: &Bgp, address: IpAddr) -> Result<(NeighborView, UpView), Refusal> {
-    let view = bgp.sessions.call(move |s| s.neighbor(address))?;
-    let mut view = view.ok_or_else(|| no_neighbor(address))?;
-    let up = view.up.take().ok_or_else(|| ended(address))?;
+/// The established session with a neighbour: by its address, or its interface.
+pub(super) fn session(bgp: &Bgp, name: &str) -> Result<(NeighborView, UpView), Refusal> {
+    let mut view = neighbor_named(bgp, name)?;
+    let up = view.up.take().ok_or_else(|| ended(name))?;
     Ok((view, up))
 }
 
-fn ended(address: IpAddr) -> Refusal {
-    Refusal::Missing(format!("the session with {address} is not established, so it has no routes"))
+fn ended(name: &str) -> Refusal {
+    Refusal::Missing(format!("the session with {name} is not established, so it has no routes"))
 }
 
 /// A neighbour with a session, and the worker that has its update group.
 struct Member<'a> {
     router: &'a RouterState,
-    address: IpAddr,
+    name: &'a str,
     id: PeerId,
     worker: &'a WorkerPort,
 }
 
 impl<'a> Member<'a> {
-    fn new(router: &'a RouterState, address: IpAddr) -> Result<Member<'a>, Refusal> {
+    fn new(router: &'a RouterState, name: &'a str) -> Result<Member<'a>, Refusal> {
         let bgp = bgp(router)?;
-        let (view, up) = session(bgp, address)?;
-        let worker = bgp.workers.get(up.worker).ok_or_else(|| ended(address))?;
-        Ok(Member { router, address, id: view.id, worker })
+        let (view, up) = session(bgp, name)?;
+        let worker = bgp.workers.get(up.worker).ok_or_else(|| ended(name))?;
+        Ok(Member { router, name, id: view.id, worker })
     }
 
     /// The prefixes that wait to be sent to it, and whether it waits for a table.
     fn progress(&self) -> Result<(u64, bool), Refusal> {
         let id = self.id;
-        let member = self.worker.call(move |w| w.member(id))?.ok_or_else(|| ended(self.address))?;
+        let member = self.worker.call(move |w| w.member(id))?.ok_or_else(|| ended(self.name))?;
         Ok((member.waiting as u64, member.joining))
+    }
+
+    /// What it is sent of these prefixes, as far as BGP has them.
+    fn exports<F: Family>(
+        &self,
+        prefixes: impl Iterator<Item = Prefix<F>>,
+    ) -> Result<Vec<Exported<F>>, Refusal> {
+        let (id, ended) = (self.id, || ended(self.name));
+        if self.worker.call(move |w| w.member_takes_ranked(id, F::AFI))?.ok_or_else(ended)? {
+            let views = routes::each(self.router, prefixes, |shard, prefix| {
+                Some((shard.advertised(prefix)?, shard.ranked_of(prefix)))
+            })?;
+            let mut page = RankedBatch::default();
+            views.iter().for_each(|(_, _, (_, ranked))| page.append(ranked));
+            let sent = self.worker.call(move |w| w.ranked_adj_rib_out::<F>(id, &page))?;
+            let views = views.into_iter().zip(sent.ok_or_else(ended)?);
+            let exported = views.map(|((_, prefix, (view, ranked)), sent)| Exported {
+                prefix,
+                view,
+                ranked: Some(ranked),
+                sent,
+            });
+            return Ok(exported.collect());
+        }
+        let views = routes::each(self.router, prefixes, |shard, prefix| shard.advertised(prefix))?;
+        let page = views.iter().filter_map(|(_, prefix, view)| Some((*prefix, view.path.clone()?)));
+        let page: Vec<(Prefix<F>, BestPath)> = page.collect();
+        let sent = self.worker.call(move |w| w.adj_rib_out(id, &page))?;
+        let mut sent = sent.ok_or_else(ended)?.into_iter();
+        let exported = views.into_iter().map(|(_, prefix, view)| {
+            let form = view.path.as_ref().and_then(|_| sent.next().flatten());
+            let sent = form.into_iter().map(|form| AdvertisedPath { id: None, form }).collect();
+            Exported { prefix, view, ranked: None, sent }
+        });
+        Ok(exported.collect())
     }
 
     /// The routes of these prefixes; only those that are sent, or `all`.
@@ -66,64 +95,89 @@ impl<'a> Member<'a> {
         prefixes: impl Iterator<Item = Prefix<F>>,
         all: bool,
     ) -> Result<Vec<AdvertisedRoute>, Refusal> {
-        let id = self.id;
-        let views = routes::each(self.router, prefixes, |shard, prefix| shard.advertised(prefix))?;
-        let page = views.iter().filter_map(|(_, prefix, view)| Some((*prefix, view.path.clone()?)));
-        let page: Vec<(Prefix<F>, BestPath)> = page.collect();
-        let sent = self.worker.call(move |w| w.adj_rib_out(id, &page))?;
-        let mut sent = sent.ok_or_else(|| ended(self.address))?.into_iter();
         let mut found = Vec::new();
-        for (_, prefix, view) in views {
-            let path = view.path.as_ref().and_then(|_| sent.next().flatten());
-            if path.is_some() || all {
-                let reasons = if path.is_some() { Vec::new() } else { self.reasons(prefix, &view)? };
-                found.push(AdvertisedRoute {
-                    prefix: prefix.to_string(),
-                    sent: path.map(|path| sent_path(&path)),
-                    reasons,
-                });
+        for exported in self.exports(prefixes)? {
+            if !exported.sent.is_empty() {
+                found.append(&mut exported.routes());
+            } else if all {
+                found.append(&mut self.explained(exported)?);
             }
         }
         Ok(found)
     }
 
-    /// The route of one prefix, with reasons; `None` if BGP does not have it.
-    fn route(&self, prefix: AnyPrefix) -> Result<Option<AdvertisedRoute>, Refusal> {
+    /// The routes of one prefix, with reasons at the first; empty if BGP does not have it.
+    fn of_prefix(&self, prefix: AnyPrefix) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.route_of(prefix),
-            AnyPrefix::V6(prefix) => self.route_of(prefix),
+            AnyPrefix::V4(prefix) => self.of_one(prefix),
+            AnyPrefix::V6(prefix) => self.of_one(prefix),
         }
     }
 
-    fn route_of<F: Family>(&self, prefix: Prefix<F>) -> Result<Option<AdvertisedRoute>, Refusal> {
-        let views =
-            routes::each(self.router, std::iter::once(prefix), |shard, prefix| shard.advertised(prefix))?;
-        let Some((_, _, view)) = views.into_iter().next() else { return Ok(None) };
-        let mut route = self.routes(std::iter::once(prefix), true)?.pop();
-        if let Some(route) = &mut route {
-            route.reasons = self.reasons(prefix, &view)?;
+    fn of_one<F: Family>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
+        let exported = self.exports(std::iter::once(prefix))?.pop();
+        exported.map_or_else(|| Ok(Vec::new()), |exported| self.explained(exported))
+    }
+
+    /// The routes of a prefix, the first with reasons; one if nothing is sent.
+    fn explained<F: Family>(&self, exported: Exported<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
+        let mut routes = exported.routes();
+        let prefix = exported.prefix.to_string();
+        let reasons = self.reasons(exported)?;
+        match routes.first_mut() {
+            Some(first) => first.reasons = reasons,
+            None => routes.push(AdvertisedRoute { prefix, path_id: None, sent: None, reasons }),
         }
-        Ok(route)
+        Ok(routes)
     }
 
     /// Why the neighbour is sent a prefix as it is, or not at all.
-    fn reasons<F: Family>(&self, prefix: Prefix<F>, view: &AdvertisedView) -> Result<Vec<String>, Refusal> {
-        let id = self.id;
-        let Some(path) = view.path.clone().or(view.best.clone()) else {
-            return Ok(vec!["not sent: it has no usable path".into()]);
+    fn reasons<F: Family>(&self, exported: Exported<F>) -> Result<Vec<String>, Refusal> {
+        let (id, prefix, view) = (self.id, exported.prefix.any(), exported.view);
+        let no_path = || vec!["not sent: it has no usable path".into()];
+        let several = exported.ranked.is_some();
+        let mut reasons = match (exported.ranked, view.path.clone().or(view.best.clone())) {
+            (_, None) => return Ok(no_path()),
+            // Without any, FIB suppression is the reason.
+            (Some(ranked), _) => self.worker.call(move |w| w.ranked_reasons(id, prefix, &ranked))?,
+            (None, Some(path)) => self.worker.call(move |w| w.advertised(id, prefix, &path).1)?,
         };
-        let mut reasons = self.worker.call(move |w| w.advertised(id, prefix.any(), &path).1)?;
-        reasons.extend(standing(view).map(str::to_owned));
+        reasons.extend(standing(&view, several).map(str::to_owned));
         Ok(reasons)
     }
 }
 
-/// What FIB suppression does to a route.
-fn standing(view: &AdvertisedView) -> Option<&'static str> {
+/// A prefix, and what a neighbour is sent of it.
+struct Exported<F: Family> {
+    prefix: Prefix<F>,
+    view: AdvertisedView,
+    /// The paths among which the neighbour's update group selects, if it does.
+    ranked: Option<RankedBatch>,
+    sent: Vec<AdvertisedPath>,
+}
+
+impl<F: Family> Exported<F> {
+    /// The sent paths.
+    fn routes(&self) -> Vec<AdvertisedRoute> {
+        let route = |path: &AdvertisedPath| AdvertisedRoute {
+            prefix: self.prefix.to_string(),
+            path_id: path.id,
+            sent: Some(sent_path(&path.form)),
+            reasons: Vec::new(),
+        };
+        self.sent.iter().map(route).collect()
+    }
+}
+
+/// What FIB suppression does to a route, of which the neighbour may be sent `several` paths.
+fn standing(view: &AdvertisedView, several: bool) -> Option<&'static str> {
     match view.standing {
         Standing::Advertised => None,
         Standing::Waiting { former: false } => {
             Some("not sent yet: it waits for confirmation by the FIB (suppress-fib-pending)")
+        }
+        Standing::Waiting { former: true } if several => {
+            Some("these are the former paths; the new best one waits for confirmation by the FIB")
         }
         Standing::Waiting { former: true } => {
             Some("this is the former best path; its successor waits for confirmation by the FIB")
@@ -139,13 +193,15 @@ pub(crate) fn advertised(
     query: &AdvertisedQuery,
     limit: usize,
 ) -> Result<AdvertisedPage, Refusal> {
-    let member = Member::new(router, address(text)?)?;
+    let member = Member::new(router, text)?;
     let (waiting, joining) = member.progress()?;
     if let Some(text) = &query.prefix {
         let prefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-        let route = member.route(prefix)?;
-        let route = route.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
-        return Ok(AdvertisedPage { routes: vec![route], waiting, joining, next: None });
+        let routes = member.of_prefix(prefix)?;
+        if routes.is_empty() {
+            return Err(Refusal::Missing(format!("BGP has no route for {text}")));
+        }
+        return Ok(AdvertisedPage { routes, waiting, joining, next: None });
     }
     let mut read = match query.cursor.as_deref() {
         None => Read::begin(router, None)?,
@@ -166,20 +222,25 @@ pub(super) fn explain_to(
 ) -> Result<ExplainStage, Refusal> {
     let name = format!("to {to}");
     let bgp = bgp(router)?;
-    if let Err(Refusal::Missing(why)) = session(bgp, to) {
+    let neighbor = to.to_string();
+    if let Err(Refusal::Missing(why)) = session(bgp, &neighbor) {
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
-    let member = Member::new(router, to)?;
-    let Some(route) = member.route(prefix)? else {
+    let member = Member::new(router, &neighbor)?;
+    let mut routes = member.of_prefix(prefix)?;
+    let Some(first) = routes.first_mut() else {
         let nothing = "not sent: BGP has no route of this prefix";
         return Ok(ExplainStage::new(name, StageState::Absent, vec![nothing.into()]));
     };
     let (waiting, joining) = member.progress()?;
-    let mut messages = route.reasons;
+    let reasons = std::mem::take(&mut first.reasons);
+    let sent = routes.iter().filter_map(|route| Some(in_words(route.path_id, route.sent.as_ref()?)));
+    let mut messages: Vec<String> = sent.collect();
+    let is_sent = !messages.is_empty();
+    messages.extend(reasons);
     let mut state = StageState::Stopped;
-    if let Some(sent) = &route.sent {
+    if is_sent {
         state = StageState::Passed;
-        messages.insert(0, in_words(sent));
         if joining {
             state = StageState::Waiting;
             messages.push("the neighbour waits for a whole table, which this route is part of".into());
@@ -191,9 +252,10 @@ pub(super) fn explain_to(
     Ok(ExplainStage::new(name, state, messages))
 }
 
-/// A sent path, as a sentence.
-fn in_words(sent: &SentPath) -> String {
-    let mut text = format!("sent with next hop {}, AS path \"{}\"", sent.next_hop, sent.as_path);
+/// A path sent with this identifier or without, as a sentence.
+fn in_words(id: Option<u32>, sent: &SentPath) -> String {
+    let id = id.map_or(String::new(), |id| format!("identifier {id}, "));
+    let mut text = format!("sent with {id}next hop {}, AS path \"{}\"", sent.next_hop, sent.as_path);
     let mut more = |name: &str, value: Option<String>| {
         text.extend(value.map(|value| format!(", {name} {value}")));
     };
@@ -281,8 +343,9 @@ mod tests {
         assert_eq!((sent.med, sent.local_pref, sent.only_to_customer), (Some(7), Some(200), Some(9)));
         assert_eq!(sent.other_attributes, [99]);
         assert_eq!(
-            in_words(&sent),
+            in_words(None, &sent),
             "sent with next hop 192.0.2.1, AS path \"65001 4200000001\", LOCAL_PREF 200, MED 7, communities 1:2"
         );
+        assert!(in_words(Some(7), &sent).starts_with("sent with identifier 7, next hop 192.0.2.1, AS path"));
     }
 }

@@ -1,7 +1,7 @@
 //! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. Sessions come from the session thread,
 //! received routes from readers, paths from shards, and sent routes from update threads.
 
-use super::{Changed, Refusal, RouterState, each_shard, summary};
+use super::{Changed, Refusal, RouterState, each_shard, summary, zones};
 use crate::request::NeighborQuery;
 use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
@@ -15,13 +15,13 @@ use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
     BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WriteQueue,
+    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WaitingInterface,
+    WriteQueue, ZonedAddress,
 };
 use ribtide_prefix::{Afi, V4, V6};
 use ribtide_wire::bgp::message::MessageType;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// Neighbours in one call to the session thread.
 const NEIGHBORS_BATCH_MAX: usize = 256;
@@ -38,7 +38,7 @@ pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
 pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let bgp = bgp(router)?;
     let routes = summary::bgp_routes(router)?;
-    let totals = bgp.sessions.call(|s| s.totals())?;
+    let (totals, waiting) = bgp.sessions.call(|s| (s.totals(), s.waiting_interfaces()))?;
     let mut update_groups = 0;
     for worker in &bgp.workers {
         update_groups += worker.call(|w| w.groups().len())?;
@@ -61,8 +61,14 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
         prefixes: routes.prefixes,
         paths: routes.paths,
         active: routes.active,
+        waiting_interfaces: waiting.into_iter().map(waiting_interface).collect(),
         neighbors: None,
     })
+}
+
+fn waiting_interface(waiting: ribtide_bgpd::session::WaitingInterface) -> WaitingInterface {
+    let ribtide_bgpd::session::WaitingInterface { interface, group, reason } = waiting;
+    WaitingInterface { interface, group, reason: reason.into() }
 }
 
 /// The number of neighbours and sessions, and what concerns none of them alone.
@@ -136,11 +142,21 @@ pub(crate) fn bgp_neighbors(
 /// Everything about one neighbour.
 pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighbor, Refusal> {
     let bgp = bgp(router)?;
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| Refusal::Bad(format!("\"{address}\" is no address; write one such as 192.0.2.1")))?;
-    let view = bgp.sessions.call(move |s| s.neighbor(address))?.ok_or_else(|| no_neighbor(address))?;
+    let view = neighbor_named(bgp, address)?;
     neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
+}
+
+/// The neighbour of this address, or on this interface.
+pub(super) fn neighbor_named(bgp: &Bgp, name: &str) -> Result<NeighborView, Refusal> {
+    let text = name.to_owned();
+    let view = bgp.sessions.call(move |s| s.neighbor_named(&text).and_then(|address| s.neighbor(address)))?;
+    let is_address = name.parse::<ZonedAddress>().is_ok();
+    view.ok_or_else(|| match is_address {
+        true => no_neighbor(name),
+        false => Refusal::Bad(format!(
+            "\"{name}\" is no address, and no neighbour is on an interface of that name; write one such as 192.0.2.1 or swp1"
+        )),
+    })
 }
 
 /// Ends sessions, or exchanges their routes again.
@@ -158,7 +174,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         );
         return Err(Refusal::Bad(message));
     }
-    let with = match (address, all) {
+    let with = match (&address, all) {
         (Some(address), false) => format!("neighbor {address}"),
         (None, true) => "all neighbors".into(),
         (Some(_), true) => {
@@ -174,19 +190,18 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
             ));
         }
     };
-    let sessions = &bgp(router)?.sessions;
+    let bgp = bgp(router)?;
+    let address = address.map(|name| neighbor_named(bgp, &name).map(|view| view.address)).transpose()?;
+    let sessions = &bgp.sessions;
     let neighbors =
         sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
-    if let Some(address) = address.filter(|_| neighbors == 0) {
-        return Err(no_neighbor(address));
-    }
     let did = if soft { "routes are exchanged again" } else { "sessions begin again" };
     let message = format!("{did} with {with}, {neighbors} in number");
     Ok(Changed { answer: Cleared { neighbors }, message })
 }
 
-pub(super) fn no_neighbor(address: IpAddr) -> Refusal {
-    Refusal::Missing(format!("there is no neighbour {address}; `ribtide show bgp summary` lists all"))
+pub(super) fn no_neighbor(name: &str) -> Refusal {
+    Refusal::Missing(format!("there is no neighbour {name}; `ribtide show bgp summary` lists all"))
 }
 
 /// Every neighbour of the session thread, a page at a time.
@@ -207,7 +222,10 @@ pub(super) fn every_neighbor(bgp: &Bgp) -> Result<Vec<NeighborView>, Refusal> {
 pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusal> {
     let config = router.config();
     let Some(bgp) = &config.bgp else { return Ok(()) };
-    let groups = bgp.neighbors.values().map(|n| &n.settings).chain(bgp.dynamic.iter().map(|d| &d.settings));
+    let neighbors = bgp.neighbors.values().map(|n| &n.settings);
+    let groups = neighbors
+        .chain(bgp.dynamic.iter().map(|d| &d.settings))
+        .chain(bgp.interfaces.iter().map(|n| &n.settings));
     let mut names: Vec<&str> = groups.map(|settings| settings.group.as_str()).collect();
     names.sort_unstable();
     names.dedup();
@@ -314,7 +332,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
 
 fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
     Neighbor {
-        address: view.address,
+        address: zones::address(&view),
         session: view.up.as_ref().map(|up| session(bgp, up, known)),
         max_prefixes: max_prefixes(&view, known),
         idle_seconds_left: view.held_for.map(|left| left.div_ceil(1000)),
@@ -465,6 +483,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             .collect(),
         retains_ours_seconds: up.own_restart.map(u64::from),
         add_path_receive: family_names(up.negotiated.path_ids),
+        extended_next_hop: up.negotiated.extended_next_hop,
         add_path_send: sent_paths(up.info.egress.add_path),
         reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),

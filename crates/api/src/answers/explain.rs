@@ -4,9 +4,11 @@ use super::{
     Refusal, RouterState, Target, advertised, asic, fib, nexthop, received, routes, target, vrf as vrf_of,
 };
 use ribtide_bgp::message::BestPath;
+use ribtide_bgp::peer::LocalSource;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
@@ -55,8 +57,9 @@ pub(crate) fn explain(
             stages[0].state = StageState::Waiting;
         }
         let RibView { stages: of_rib, best, bgp_selection } = rib_stages(rib, VrfPrefix { vrf: of, prefix })?;
-        // An originated path is no route for the RIB manager.
-        let is_fed = |path: &Path| path.best && path.originated.is_none();
+        // Of most originated paths the RIB manager gets no route.
+        let feeds = |name: &String| LocalSource::ALL.iter().any(|s| s.feeds() && s.name() == name);
+        let is_fed = |path: &Path| path.best && path.originated.as_ref().is_none_or(feeds);
         let has_best = bgp.as_ref().is_some_and(|route| route.paths.iter().any(is_fed));
         if let (Some(stage), true) = (stages.first_mut(), has_best) {
             match &bgp_selection {
@@ -155,6 +158,13 @@ fn bgp_stage(
         messages.extend(p.validation.as_ref().map(|state| format!("its origin is {state} (RPKI)")));
     }
     messages.extend(rejected);
+    if !route.suppressed_by.is_empty() {
+        let aggregates = route.suppressed_by.join(" and ");
+        messages.push(format!(
+            "advertised to no peer: the aggregate {aggregates} suppresses it (`ribtide show bgp aggregate`)"
+        ));
+        return Ok(stage("bgp", StageState::Passed, messages));
+    }
     match route.prefix.parse() {
         Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
         Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
@@ -312,7 +322,8 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     }
     let of_route = |address| e.group.hops.iter().any(|hop| hop.received.gateway == Some(address));
     let tracked = stage.rib.default_vrf().tracked_next_hops();
-    let delayed = tracked.filter_map(|info| Some((info.next_hop.address, info.delayed_until?)));
+    let address = |address| split_zone(address).0;
+    let delayed = tracked.filter_map(|info| Some((address(info.next_hop.address), info.delayed_until?)));
     let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, until)| {
         let seconds = until.saturating_sub(stage.now()).div_ceil(1000);
         format!(

@@ -3,13 +3,12 @@
 use super::bgp::{
     bgp, every_neighbor, group_id, known_group, known_worker, send_counters, sent_paths, update_thread,
 };
-use super::{Refusal, RouterState};
+use super::{Refusal, RouterState, zones};
 use ribtide_bgp::egress::GroupView;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind, RemovePrivateAs};
-use ribtide_model::{Group, GroupMember, Groups, SentPaths};
+use ribtide_model::{Group, GroupMember, Groups, SentPaths, ZonedAddress};
 use ribtide_prefix::Afi;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// The update groups with members of the configured group `name`, or the update group of that name,
 /// of one thread or all.
@@ -20,8 +19,8 @@ pub(crate) fn bgp_groups(
 ) -> Result<Groups, Refusal> {
     let bgp = bgp(router)?;
     let only = thread.map(|thread| known_worker(bgp, thread)).transpose()?;
-    let neighbors: BTreeMap<PeerId, (IpAddr, String)> =
-        every_neighbor(bgp)?.into_iter().map(|n| (n.id, (n.address, n.group))).collect();
+    let neighbors: BTreeMap<PeerId, (ZonedAddress, String)> =
+        every_neighbor(bgp)?.into_iter().map(|n| (n.id, (zones::address(&n), n.group))).collect();
     let mut groups = Vec::new();
     for (index, worker) in bgp.workers.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i))
     {
@@ -43,7 +42,7 @@ fn group(
     worker: usize,
     update_thread: String,
     view: GroupView,
-    neighbors: &BTreeMap<PeerId, (IpAddr, String)>,
+    neighbors: &BTreeMap<PeerId, (ZonedAddress, String)>,
 ) -> Group {
     let member = |id: &PeerId| {
         // The update thread may know an ended session longer.
@@ -57,7 +56,7 @@ fn group(
         })
     };
     let mut members: Vec<GroupMember> = view.members.iter().filter_map(member).collect();
-    members.sort_unstable_by_key(|member| member.address);
+    members.sort_unstable_by(|a, b| a.address.cmp(&b.address));
     let configured: BTreeSet<String> = members.iter().map(|m| m.group.clone()).collect();
     let sent = send_counters(&view.counters);
     Group {
@@ -92,6 +91,9 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         role,
         long_lived,
         next_hop,
+        link_local,
+        extended_next_hop,
+        default_originate,
         add_path,
         client,
         export,
@@ -149,6 +151,17 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         },
         format!("export policy {}", export.name()),
     ]);
+    if let Some(address) = link_local {
+        settings.push(format!("our link-local address {address}"));
+    }
+    if *extended_next_hop {
+        settings.push("IPv6 next hops of IPv4 routes (RFC 8950)".into());
+    }
+    settings.extend(default_originate.as_ref().map(|_| "a default route of its own".into()));
+    for condition in export.presence_conditions() {
+        let is_so = if condition.holds() { "holds" } else { "does not hold" };
+        settings.push(format!("{condition} {is_so}"));
+    }
     settings.extend(
         sent_paths(*add_path)
             .into_iter()
@@ -185,7 +198,10 @@ mod tests {
                 max_message: 65535,
                 prefix_sid: false,
                 role: None,
+                default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
+                link_local: None,
+                extended_next_hop: false,
                 add_path: peer::SentPaths { ipv4: Some(peer::PathSelection::All), ipv6: None },
                 client: Some(PeerId(7)),
                 export: Policy::accept().into(),

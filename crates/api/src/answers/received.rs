@@ -1,6 +1,7 @@
 //! `/v1/bgp/neighbors/ADDRESS/received`: routes of a neighbour before import policy.
 
 use super::bgp::bgp;
+use super::zones::Zones;
 use super::{Refusal, RouterState};
 use ribtide_bgp::ingest::ReceivedView;
 use ribtide_model::{ReceivedPage, ReceivedRoute};
@@ -28,7 +29,6 @@ pub(crate) fn received(
     limit: usize,
 ) -> Result<ReceivedPage, Refusal> {
     let bgp = bgp(router)?;
-    let address = super::advertised::address(address)?;
     let after = cursor.map(position).transpose()?;
     let prefix = prefix.map(str::parse).transpose();
     let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
@@ -48,7 +48,9 @@ pub(crate) fn received(
     })?;
     let next = page.last().filter(|_| prefix.is_none() && page.len() == limit).map(cursor_of);
     let shown = page.iter().filter(|view| which == Which::All || !view.accepted);
-    Ok(ReceivedPage { routes: shown.map(|view| route(view, router.rpki().is_some())).collect(), next })
+    let zones = Zones::new(router)?;
+    let routes = shown.map(|view| route(view, &zones, router.rpki().is_some())).collect();
+    Ok(ReceivedPage { routes, next })
 }
 
 /// A cursor: the last prefix, and `@` and its path identifier where it has one.
@@ -68,11 +70,11 @@ fn position(cursor: &str) -> Result<(AnyPrefix, u32), Refusal> {
     Ok((prefix, id))
 }
 
-fn route(view: &ReceivedView, validates: bool) -> ReceivedRoute {
+fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
     ReceivedRoute {
         prefix: view.prefix.to_string(),
         path_id: view.path_id,
-        next_hop: view.attrs.next_hop().addr(),
+        next_hop: zones.named(view.attrs.next_hop().addr()),
         as_path: AsPath::new(view.attrs.value(code::AS_PATH).unwrap_or_default()).to_string(),
         accepted: view.accepted,
         decision: view.reasons.last().cloned().unwrap_or_default(),
@@ -85,12 +87,14 @@ fn route(view: &ReceivedView, validates: bool) -> ReceivedRoute {
 /// decided.
 pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<String>, Refusal> {
     let Some(bgp) = &router.bgp else { return Ok(Vec::new()) };
+    let zones = Zones::new(router)?;
     let mut sentences = Vec::new();
     for reader in &bgp.readers {
         let found = reader.call(move |reader| reader.received_of(prefix))?;
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
             let state = if router.rpki().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
+            let address = zones.named(*address);
             let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));
             sentences.push(format!("{address}{id} announces it{state}, and import policy rejects it: {why}"));
         }

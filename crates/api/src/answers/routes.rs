@@ -1,5 +1,6 @@
 //! `/v1/routes`: BGP routes of the shards.
 
+use super::zones::Zones;
 use super::{ApiState, Refusal, RouterState, target};
 use crate::request::RouteQuery;
 use ribtide_bgp::peer::PeerKind;
@@ -42,7 +43,8 @@ fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Ro
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.call(move |s| s.lookup(prefix))?;
     let validation = Validation::new(router)?;
-    Ok(found.map(|view| route(index, &view, validation.as_ref())))
+    let zones = Zones::new(router)?;
+    Ok(found.map(|view| route(index, &view, &zones, validation.as_ref())))
 }
 
 fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
@@ -122,7 +124,8 @@ fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec
     let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
     // Formats on this thread, not on those of the shards.
     let validation = Validation::new(router)?;
-    Ok(found.iter().map(|(shard, _, view)| route(*shard, view, validation.as_ref())).collect())
+    let zones = Zones::new(router)?;
+    Ok(found.iter().map(|(shard, _, view)| route(*shard, view, &zones, validation.as_ref())).collect())
 }
 
 /// What shards reply about each of these prefixes, with one call to each shard: its number, the prefix and the reply. In the
@@ -168,27 +171,38 @@ impl Validation {
     }
 }
 
-fn route<F: Family>(shard: usize, view: &RouteView<F>, validation: Option<&Validation>) -> Route {
+fn route<F: Family>(
+    shard: usize,
+    view: &RouteView<F>,
+    zones: &Zones,
+    validation: Option<&Validation>,
+) -> Route {
     Route {
         prefix: view.prefix.to_string(),
         logical_shard: logical_shard(view.prefix),
         shard,
-        paths: view.paths.iter().map(|path_view| path(view.prefix, path_view, validation)).collect(),
+        paths: view.paths.iter().map(|path_view| path(view.prefix, path_view, zones, validation)).collect(),
         held: match view.standing {
             Standing::Advertised => None,
             Standing::Waiting { former: false } => Some(Held::Waiting),
             Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
             Standing::Blocked => Some(Held::Blocked),
         },
+        suppressed_by: view.suppressed_by.iter().map(ToString::to_string).collect(),
         groups: None,
     }
 }
 
-fn path<F: Family>(prefix: Prefix<F>, view: &PathView, validation: Option<&Validation>) -> Path {
+fn path<F: Family>(
+    prefix: Prefix<F>,
+    view: &PathView,
+    zones: &Zones,
+    validation: Option<&Validation>,
+) -> Path {
     let attrs = &view.attrs;
     let value = |code| attrs.value(code).unwrap_or_default();
     Path {
-        neighbor: view.peer.address,
+        neighbor: zones.named(view.peer.address),
         path_id: view.path_id,
         originated: match view.peer.kind {
             PeerKind::Local(source) => Some(source.name().into()),
@@ -202,7 +216,7 @@ fn path<F: Family>(prefix: Prefix<F>, view: &PathView, validation: Option<&Valid
             Part::Member => Some(Forwarding::Multipath),
             Part::Backup => Some(Forwarding::Backup),
         },
-        next_hop: attrs.next_hop().addr(),
+        next_hop: zones.named(attrs.next_hop().addr()),
         as_path: AsPath::new(value(code::AS_PATH)).to_string(),
         validation: validation.map(|Validation { vrps, local_asn }| {
             super::rpki::state(vrps, prefix, AsPath::new(value(code::AS_PATH)), *local_asn)

@@ -35,7 +35,8 @@ pub fn pipeline(router: &RouterState) -> Result<Pipeline, Refusal> {
 /// `/v1/health`.
 pub(crate) fn health(router: &RouterState) -> Health {
     let stalls = router.watchdog.look(Instant::now()).into_iter().map(Stall::from).collect();
-    Health::with(stalls, super::rpki::faults(router))
+    let faults = super::rpki::faults(router).into_iter().chain(super::monitoring::faults(router)).collect();
+    Health::with(stalls, faults)
 }
 
 /// `/v1/threads`. Takes as long as the window.

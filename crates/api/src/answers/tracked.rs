@@ -1,8 +1,10 @@
 //! `/v1/bgp/nexthops`: the next hops that BGP registered.
 
 use super::fib::{content, no_fib};
+use super::zones::Zones;
 use super::{Refusal, RouterState};
 use ribtide_model::{TrackedNextHop, TrackedNextHops};
+use ribtide_prefix::zone::split_zone;
 use ribtide_rib::{FibGroup, FibHop, Outcome, Reachability, TrackedInfo};
 use ribtide_ribd::RibStage;
 use std::net::IpAddr;
@@ -13,16 +15,17 @@ pub(crate) fn tracked_next_hops(
     only: Option<IpAddr>,
 ) -> Result<TrackedNextHops, Refusal> {
     let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let zones = Zones::new(router)?;
     Ok(rib.handle.call(move |stage| {
         let all = stage.rib.default_vrf().tracked_next_hops();
         let mut infos: Vec<TrackedInfo> =
-            all.filter(|info| only.is_none_or(|only| only == info.next_hop.address)).collect();
+            all.filter(|info| only.is_none_or(|only| only == split_zone(info.next_hop.address).0)).collect();
         infos.sort_by_key(|info| info.next_hop);
-        TrackedNextHops { next_hops: infos.into_iter().map(|info| next_hop(stage, info)).collect() }
+        TrackedNextHops { next_hops: infos.into_iter().map(|info| next_hop(stage, &zones, info)).collect() }
     })?)
 }
 
-fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
+fn next_hop(stage: &RibStage, zones: &Zones, info: TrackedInfo) -> TrackedNextHop {
     let TrackedInfo { next_hop, outcome, via, notified, changes, delayed_until } = info;
     let (resolved, unresolved) = match outcome {
         Outcome::Hops(hops) => {
@@ -34,7 +37,7 @@ fn next_hop(stage: &RibStage, info: TrackedInfo) -> TrackedNextHop {
         Outcome::Unresolved(why) => (Vec::new(), Some(why.to_string())),
     };
     TrackedNextHop {
-        address: next_hop.address.to_string(),
+        address: zones.named(next_hop.address).to_string(),
         kind: if next_hop.recursive { "recursive" } else { "on-link" }.into(),
         only_for: next_hop.exclude.map(|prefix| prefix.to_string()),
         reachable: notified.map(|state| state.cost().is_some()),

@@ -36,7 +36,8 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
     m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
-    let parts: [Part; 10] = [pipeline, shards, neighbors, groups, rpki, rib, asics, kernel, fpm, bfd];
+    let parts: [Part; 12] =
+        [pipeline, shards, neighbors, groups, rpki, bmp, mrt, rib, asics, kernel, fpm, bfd];
     for part in parts {
         match part(router, &mut m) {
             Ok(()) | Err(Refusal::Missing(_)) => {}
@@ -151,7 +152,7 @@ fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
 }
 
 fn neighbor(m: &mut Families, n: &Neighbor) {
-    let who = two(("neighbor", n.address), ("group", &n.group));
+    let who = two(("neighbor", &n.address), ("group", &n.group));
     m.add(NEIGHBOR_UP, who.clone(), n.session.is_some());
     m.add(NEIGHBOR_STATE, who.clone(), n.state_seconds);
     m.add(NEIGHBOR_FLAPS, who.clone(), n.flaps);
@@ -246,6 +247,33 @@ fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     m.add(RPKI_ASPAS, Labels::new(), rpki.aspas);
     m.add(RPKI_TABLES, Labels::new(), rpki.tables);
     m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
+    Ok(())
+}
+
+fn bmp(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for s in &answers::bmp(router)?.stations {
+        let station = || one("station", &s.name);
+        m.add(BMP_STATION_UP, station(), matches!(s.state.as_str(), "up" | "dumping"));
+        m.add(BMP_STATION_DUMPING, station(), s.state == "dumping");
+        m.add(BMP_STATION_QUEUE, station(), s.queued_bytes);
+        m.add(BMP_STATION_QUEUE_BOUND, station(), s.queue_bytes);
+        m.add(BMP_STATION_CONNECTS, station(), s.connects);
+        m.add(BMP_STATION_FAILURES, station(), s.failures);
+        m.add(BMP_STATION_OVERFLOWS, station(), s.overflows);
+        m.add(BMP_STATION_SENT, station(), s.sent_bytes);
+    }
+    Ok(())
+}
+
+fn mrt(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for s in &answers::mrt(router)?.series {
+        let series = || one("series", &s.name);
+        m.add(MRT_FAILING, series(), s.error.is_some());
+        m.add(MRT_FILES, series(), s.files);
+        m.add(MRT_FAILURES, series(), s.failures);
+        m.add(MRT_RECORDS, series(), s.records);
+        m.add(MRT_DROPPED, series(), s.dropped);
+    }
     Ok(())
 }
 

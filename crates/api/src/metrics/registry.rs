@@ -150,6 +150,23 @@ metrics! {
     RPKI_TABLES = Counter "rpki_tables" [] "Tables of payloads since the start.";
     RPKI_DEGRADED = Gauge "rpki_degraded" [] "Whether no cache has records, so that routes are not-found.";
 
+    BMP_STATION_UP = Gauge "bmp_station_up" ["station"] "Whether there is a session with it.";
+    BMP_STATION_DUMPING = Gauge "bmp_station_dumping" ["station"] "Whether it is getting whole tables.";
+    BMP_STATION_QUEUE = Gauge "bmp_station_queue_bytes" ["station"] "Bytes that wait for it.";
+    BMP_STATION_QUEUE_BOUND = Gauge "bmp_station_queue_bound_bytes" ["station"] "Bytes that may wait for it.";
+    BMP_STATION_CONNECTS = Counter "bmp_station_connects" ["station"] "Sessions with it.";
+    BMP_STATION_FAILURES = Counter "bmp_station_failures" ["station"]
+        "Sessions that were lost, and attempts that failed.";
+    BMP_STATION_OVERFLOWS = Counter "bmp_station_overflows" ["station"]
+        "Sessions that ended because more would have waited than may; each next one begins with whole tables.";
+    BMP_STATION_SENT = Counter "bmp_station_sent_bytes" ["station"] "Bytes sent to it.";
+    MRT_FAILING = Gauge "mrt_failing" ["series"] "Whether its last file could not be written.";
+    MRT_FILES = Counter "mrt_files" ["series"] "Complete files.";
+    MRT_FAILURES = Counter "mrt_failures" ["series"] "Files that could not be written.";
+    MRT_RECORDS = Counter "mrt_records" ["series"] "Records: paths of dumps, or messages and states of sessions.";
+    MRT_DROPPED = Counter "mrt_dropped" ["series"]
+        "Records, or reads of several messages, that are missing because of an error or a slow disk.";
+
     SUPPRESS_FIB_PENDING = Gauge "suppress_fib_pending" []
         "Whether BGP advertises only what dataplanes confirmed.";
     ASIC_RECONCILE_COMPARED = Counter "asic_reconcile_compared" ["asic", "table"]

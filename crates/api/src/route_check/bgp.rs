@@ -20,9 +20,10 @@ use ribtide_bgp::message::FeedSet;
 use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_bgpd::shard::route_set;
 use ribtide_model::Difference;
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{
-    Announced, GroupId, InstallStatus, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
+    Announced, GroupId, InstallStatus, NextHops, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
 use ribtide_runtime::call::NoReply;
@@ -168,6 +169,9 @@ fn candidates_from(rib: &RibHandle, state: &mut State, limit: usize) -> Result<V
     Ok(all)
 }
 
+/// The next hops of a route that discards, as text.
+const DISCARD: &str = "discard";
+
 /// The difference of a prefix.
 enum Wrong {
     /// BGP has a path, and the RIB manager no candidate.
@@ -265,7 +269,7 @@ impl Comparison {
         let group = announced.group;
         let as_given = known
             .entry((number, group))
-            .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group)));
+            .or_insert_with(|| rib.is_group_of(group, set).then(|| resolves(stage, group, set)));
         match as_given {
             Some(_) if announced.protocol == set.protocol && !view.best => None,
             Some(Ok(())) if announced.protocol == set.protocol => in_place(stage, prefix, view.standing),
@@ -275,10 +279,10 @@ impl Comparison {
     }
 }
 
-/// Whether a next hop of a group resolves, or why none does.
-fn resolves(stage: &RibStage, group: GroupId) -> Result<(), String> {
+/// Whether a next hop of a group resolves, or why none does. `set` is the content of the group.
+fn resolves(stage: &RibStage, group: GroupId, set: &RouteSet) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
-    if hops.iter().any(|hop| hop.outcome.is_resolved()) {
+    if set.next_hops == NextHops::Blackhole || hops.iter().any(|hop| hop.outcome.is_resolved()) {
         return Ok(());
     }
     let why = hops.iter().filter_map(|hop| match &hop.outcome {
@@ -317,6 +321,9 @@ fn in_place(stage: &RibStage, prefix: AnyPrefix, standing: Standing) -> Option<W
 fn received(stage: &RibStage, group: GroupId) -> String {
     let hops = stage.rib.default_vrf().received_hops(group);
     let via = |address: String| format!("via {address}");
+    if hops.is_empty() {
+        return DISCARD.into();
+    }
     hops.iter().map(|hop| via(text(&hop.received))).collect::<Vec<_>>().join(", ")
 }
 
@@ -325,7 +332,10 @@ fn text(hop: &ReceivedHop) -> String {
 }
 
 fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Difference {
-    let via = |(address, _): &(IpAddr, u16)| format!("via {address}");
+    let via = |(address, _): &(IpAddr, u16)| match address.is_unspecified() {
+        true => DISCARD.into(),
+        false => format!("via {}", split_zone(*address).0),
+    };
     let expected = view.map(|view| view.set.next_hops.iter().map(via).collect::<Vec<_>>().join(", "));
     let best = view.map_or_else(String::new, |view| {
         let standing = match view.standing {
@@ -335,7 +345,7 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
             Standing::Waiting { former: true } => "the former one stays advertised until the FIB has it",
         };
         let which = if view.best { "best path" } else { "path" };
-        format!("{which} from {} ({standing})", view.neighbor)
+        format!("{which} from {} ({standing})", split_zone(view.neighbor).0)
     });
     let (stage, found, message) = match wrong {
         Wrong::Missing => {
@@ -354,7 +364,7 @@ fn difference(prefix: AnyPrefix, view: Option<&FedView>, wrong: Wrong) -> Differ
     Difference {
         vrf: "default".into(),
         prefix: prefix.to_string(),
-        neighbor: view.map(|view| view.neighbor),
+        neighbor: view.map(|view| split_zone(view.neighbor).0.into()),
         stage,
         rib: expected.unwrap_or_else(|| "absent".into()),
         found,

@@ -2,14 +2,15 @@
 //!
 //! A worker keeps no copy of sent routes. So a page of advertised paths goes through [`Offers`], as changes of
 //! best paths do before they are packed, and gets its attributes from the code that packs them. What the view says and what
-//! the member is sent have one origin.
+//! the member is sent have one origin. For a member that takes ranked paths, the selection among these is the packer's too.
 
 use super::offers::{Handles, Offers};
 use super::paths::Path;
-use super::{Worker, export, offers};
+use super::ranked::Selector;
+use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::build::UpdatePacker;
 
@@ -21,6 +22,15 @@ pub struct Advertised {
     pub attributes: Vec<u8>,
     /// The next hop.
     pub next_hop: NextHop,
+}
+
+/// A path as sent to a member that may get several of a prefix.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AdvertisedPath {
+    /// Its identifier (RFC 7911); `None` if the member gets none.
+    pub id: Option<u32>,
+    /// Its form.
+    pub form: Advertised,
 }
 
 /// The export of a path to a group.
@@ -55,10 +65,57 @@ impl Worker {
         {
             let mut offers = Offers::new(settings, peers, F::AFI, &best, &mut handles);
             for (at, (prefix, best)) in (0..).zip(page) {
+                if prefix.len() == 0
+                    && let Some(path) = conditional::default_path::<F>(settings, peers)
+                {
+                    // Its own is sent in its place.
+                    sent.push(
+                        peers.get(&path.source).and_then(|source| form(settings, source, &path, *prefix)),
+                    );
+                    continue;
+                }
                 let handle = offers.handle(at, *prefix, paths);
                 // A path is not sent to its source; the packer leaves that member out.
                 let gets = paths.get(handle).filter(|_| best.source != peer);
                 sent.push(gets.and_then(|path| form(settings, peers.get(&path.source)?, path, *prefix)));
+            }
+        }
+        handles.release(paths);
+        Some(sent)
+    }
+
+    /// Whether the paths for a member depend on others than the best ones; then [`Worker::ranked_adj_rib_out`] has its
+    /// Adj-RIB-Out. `None` without a session of the peer in this worker.
+    pub fn member_takes_ranked(&self, peer: PeerId, afi: Afi) -> Option<bool> {
+        Some(self.groups.get(self.member_of.get(&peer)?)?.settings.takes_ranked(afi))
+    }
+
+    /// What a member that takes ranked paths is sent of each changed prefix of `page` with its new paths, by
+    /// identifier, in the order of the changes. `None` without a session of the peer in this worker. It says
+    /// nothing about pending changes. O(paths).
+    pub fn ranked_adj_rib_out<F: Family>(
+        &mut self,
+        peer: PeerId,
+        page: &RankedBatch,
+    ) -> Option<Vec<Vec<AdvertisedPath>>> {
+        let Worker { peers, groups, member_of, paths, .. } = self;
+        let settings = &groups.get(member_of.get(&peer)?)?.settings;
+        let selector = Selector::new::<F>(settings, &page.paths);
+        let mut handles = Handles::new(page.paths.len());
+        let mut sent = Vec::with_capacity(page.changes.get::<F>().len());
+        {
+            let mut offers = Offers::new(settings, peers, F::AFI, &page.paths, &mut handles);
+            for change in page.changes.get::<F>() {
+                let (prefix, (_, ranked)) = (change.prefix, page.of(change));
+                let selected = selector.select(ranked, prefix, &mut offers);
+                let advertised = selected.into_iter().filter_map(|one| {
+                    let handle = offers.handle(one.path, prefix, paths);
+                    // A selected path is not sent to its source; the packer leaves that member out.
+                    let path = paths.get(handle).filter(|path| path.source != peer)?;
+                    let form = form(settings, peers.get(&path.source)?, path, prefix)?;
+                    Some(AdvertisedPath { id: selector.id(one), form })
+                });
+                sent.push(advertised.collect());
             }
         }
         handles.release(paths);
@@ -89,17 +146,18 @@ impl Worker {
         messages: &mut Vec<String>,
     ) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
+        if prefix.len() == 0
+            && let Some(path) = conditional::default_path::<F>(settings, &self.peers)
+        {
+            messages.push("its own default route is sent in its place (default-originate)".into());
+            return form(settings, self.peers.get(&path.source)?, &path, prefix);
+        }
         let source = self.peers.get(&best.source)?;
         if best.source == peer {
             messages.push("not sent: it came from this peer".into());
             return None;
         }
-        let path = offers::explain(settings, source, best, prefix, messages)?;
-        let form = form(settings, source, &path, prefix);
-        if form.is_none() {
-            messages.push(TOO_LONG.into());
-        }
-        form
+        evaluate(settings, source, best, prefix, messages).flatten()
     }
 
     /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
@@ -118,6 +176,23 @@ impl Worker {
             })
             .collect()
     }
+}
+
+/// The form of a path for a group, with reasons as sentences: `None` if the group does not accept it, `None` inside if
+/// no message can have it.
+pub(super) fn evaluate<F: Family>(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    path: &BestPath,
+    prefix: Prefix<F>,
+    messages: &mut Vec<String>,
+) -> Option<Option<Advertised>> {
+    let path = offers::explain(settings, source, path, prefix, messages)?;
+    let form = form(settings, source, &path, prefix);
+    if form.is_none() {
+        messages.push(TOO_LONG.into());
+    }
+    Some(form)
 }
 
 /// A path as the members of a group get it. `None` if there is no next hop, or the attributes leave no room for a

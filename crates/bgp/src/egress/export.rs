@@ -6,6 +6,7 @@ use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::Afi;
+use ribtide_prefix::zone::zone_of;
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
@@ -75,37 +76,60 @@ pub(super) fn next_hop(
     by_policy: Option<NewNextHop>,
 ) -> Option<NextHop> {
     match (by_policy, settings.next_hop) {
-        (Some(NewNextHop::Address(next_hop)), _) => kept(afi, next_hop),
-        (Some(NewNextHop::Own), rule) => own(rule, afi),
+        (Some(NewNextHop::Address(next_hop)), _) => kept(settings, afi, next_hop),
+        (Some(NewNextHop::Own), _) => own(settings, afi),
         // RFC 7947 section 2.2.1. The clients are on one link, so that a link-local address is valid too.
-        (None, _) if is_transparent(settings, source) => kept(afi, received).map(|_| received),
+        (None, _) if is_transparent(settings, source) => {
+            kept(settings, afi, received).map(|kept| if has_zone(received) { kept } else { received })
+        }
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
-        (None, rule @ NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(rule, afi),
-        (None, rule) if source.kind.is_local() => own(rule, afi),
-        (None, _) => kept(afi, received),
+        (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(settings, afi),
+        // A route of a client of the API may have a next hop; of others it is this router.
+        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => own(settings, afi),
+        // The neighbour with that address is on a link of ours alone, so its traffic passes through us anyway.
+        (None, _) if is_on_link(received) => own(settings, afi),
+        (None, _) => kept(settings, afi, received),
     }
 }
 
-/// Our own address.
-fn own(rule: NextHopRule, afi: Afi) -> Option<NextHop> {
-    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = rule else { return None };
+/// Our own address: of IPv4 routes the IPv4 one if the rule has one.
+fn own(settings: &EgressSettings, afi: Afi) -> Option<NextHop> {
+    let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = settings.next_hop else {
+        return None;
+    };
+    let six = || {
+        let link_local = settings.link_local;
+        v6.or(link_local).map(|global| NextHop::V6 { global, link_local })
+    };
     match afi {
-        Afi::Ipv4 => v4.map(NextHop::V4),
-        Afi::Ipv6 => v6.map(|global| NextHop::V6 { global, link_local: None }),
+        Afi::Ipv4 => v4.map(NextHop::V4).or_else(|| six().filter(|_| settings.extended_next_hop)),
+        Afi::Ipv6 => six(),
     }
 }
 
 /// The received next hop, if it is valid beyond its link. A link-local address is not (RFC 2545
-/// section 3), and IPv6 next hops of IPv4 routes were not negotiated (RFC 8950).
-fn kept(afi: Afi, received: NextHop) -> Option<NextHop> {
+/// section 3). IPv6 next hops of IPv4 routes need the capability of the receivers (RFC 8950 section 4): to others such a
+/// route is not sent, because our own address would draw its traffic to us.
+fn kept(settings: &EgressSettings, afi: Afi, received: NextHop) -> Option<NextHop> {
     match (afi, received) {
         (Afi::Ipv4, NextHop::V4(_)) => Some(received),
-        (Afi::Ipv6, NextHop::V6 { global, .. }) if !global.is_unicast_link_local() => {
+        (Afi::Ipv4, NextHop::V6 { .. }) if !settings.extended_next_hop => None,
+        (Afi::Ipv4 | Afi::Ipv6, NextHop::V6 { global, .. }) if !global.is_unicast_link_local() => {
             Some(NextHop::V6 { global, link_local: None })
         }
         _ => None,
     }
+}
+
+/// Whether it is a link-local address of a session's own link, without a global one.
+fn is_on_link(next_hop: NextHop) -> bool {
+    matches!(next_hop, NextHop::V6 { global, .. } if zone_of(global.into()).is_some())
+}
+
+/// Whether its link-local address is that of a session's own link.
+fn has_zone(next_hop: NextHop) -> bool {
+    matches!(next_hop, NextHop::V6 { link_local: Some(local), .. } if zone_of(local.into()).is_some())
 }
 
 /// Whether a route from one client of this route server goes to another (RFC 7947 section 2.2). Its path, next hop, MED and
@@ -367,6 +391,64 @@ mod tests {
         let otc = AttrSet::new(&[&block[..], &[0xc0, code::OTC, 4, 0, 0, 0, 7]].concat(), hop);
         let to_server = EgressSettings { role: Some(Role::RouteServerClient), ..to_client };
         assert!(forbidden(&to_server, &client, Afi::Ipv6, &otc).is_some(), "roles hold as ever");
+    }
+
+    /// RFC 8950 section 4, RFC 2545 section 3: what each receiver gets of an IPv4 route with an IPv6 next hop.
+    #[test]
+    fn ipv6_next_hop_of_an_ipv4_route_goes_where_it_was_negotiated() {
+        let v6 = |text: &str| text.parse::<Ipv6Addr>().unwrap();
+        let (global, own, local) = (v6("2001:db8::1"), v6("2001:db8::9"), v6("fe80::9"));
+        let from_link = NextHop::from_v6(v6("fe80::1"), None).on_link(4);
+        let beyond = NextHop::from_v6(global, Some(v6("fe80::1"))).on_link(4);
+        let source = peer(PeerKind::External, true);
+        let four = Ipv4Addr::new(10, 0, 0, 9);
+        let keeps = |extended_next_hop, v4, link_local| EgressSettings {
+            next_hop: NextHopRule::KeepUnlessOwn { v4, v6: Some(own) },
+            extended_next_hop,
+            link_local,
+            ..peer(PeerKind::Internal, true).egress
+        };
+        let sent =
+            |settings: &EgressSettings, afi, received| next_hop(settings, &source, afi, received, None);
+        let alone = |global| Some(NextHop::V6 { global, link_local: None });
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            let with = keeps(true, None, None);
+            assert_eq!(sent(&with, afi, beyond), alone(global), "it is valid elsewhere");
+            assert_eq!(sent(&with, afi, from_link), alone(own), "only we reach it");
+        }
+        let without = keeps(false, Some(four), None);
+        assert_eq!(sent(&without, Afi::Ipv4, beyond), None);
+        assert_eq!(sent(&without, Afi::Ipv4, from_link), Some(NextHop::V4(four)));
+        assert_eq!(sent(&keeps(false, None, None), Afi::Ipv4, from_link), None);
+        assert_eq!(sent(&keeps(true, Some(four), None), Afi::Ipv4, HOP), Some(HOP), "IPv4 stays IPv4");
+        assert_eq!(
+            sent(
+                &EgressSettings { next_hop: NextHopRule::Keep, ..keeps(true, None, None) },
+                Afi::Ipv4,
+                from_link
+            ),
+            None
+        );
+
+        // Our own addresses on a link.
+        let ours = |extended_next_hop, v4, v6, link_local| EgressSettings {
+            next_hop: NextHopRule::Own { v4, v6 },
+            extended_next_hop,
+            link_local,
+            ..peer(PeerKind::External, true).egress
+        };
+        let both = Some(NextHop::V6 { global: own, link_local: Some(local) });
+        let lone = Some(NextHop::V6 { global: local, link_local: Some(local) });
+        for (settings, of_v4, of_v6) in [
+            (ours(true, None, None, Some(local)), lone, lone),
+            (ours(true, Some(four), Some(own), Some(local)), Some(NextHop::V4(four)), both),
+            (ours(true, None, Some(own), Some(local)), both, both),
+            (ours(false, Some(four), None, Some(local)), Some(NextHop::V4(four)), lone),
+            (ours(false, None, None, Some(local)), None, lone),
+            (ours(true, Some(four), None, None), Some(NextHop::V4(four)), None),
+        ] {
+            assert_eq!((sent(&settings, Afi::Ipv4, HOP), sent(&settings, Afi::Ipv6, beyond)), (of_v4, of_v6));
+        }
     }
 
     /// RFC 5065 sections 4.1 and 5.2, RFC 1997. We are member AS 70000.

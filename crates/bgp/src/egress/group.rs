@@ -6,15 +6,16 @@
 //! are merged.
 
 use super::cohort::Cohort;
+use super::conditional::Conditional;
 use super::offers::Offers;
 use super::output::Closed;
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Key, Phase, for_each_key};
 use super::{Counters, Flush, Receiver, Write};
-use crate::message::{Change, DumpRequest, NONE};
+use crate::message::{Change, DumpRequest, DumpScope, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use ribtide_prefix::{Family, Map, Prefix};
+use ribtide_prefix::{Family, Map, Prefix, for_each_family};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,12 @@ pub(super) type Peers = Map<PeerId, Arc<PeerInfo>>;
 pub(super) const COHORTS_MAX: usize = if cfg!(test) { 3 } else { 8 };
 
 pub(super) struct Group {
+    /// The settings of its members.
+    pub(super) key: Arc<EgressSettings>,
+    /// The same with the present state of routes that they depend on.
     pub(super) settings: Arc<EgressSettings>,
+    /// Where they do, or the group has a default route of its own.
+    pub(super) conditional: Option<Box<Conditional>>,
     pub(super) members: BTreeMap<PeerId, Member>,
     /// The oldest position first.
     cohorts: Vec<Cohort>,
@@ -46,8 +52,11 @@ pub(super) struct Member {
 
 impl Group {
     pub(super) fn new(settings: EgressSettings) -> Group {
+        let settings = Arc::new(settings);
         Group {
-            settings: Arc::new(settings),
+            key: settings.clone(),
+            settings,
+            conditional: None,
             members: BTreeMap::new(),
             cohorts: Vec::new(),
             replaced: 0,
@@ -73,7 +82,11 @@ impl Group {
 
     /// Removes a member that moves to another group, with its state.
     pub(super) fn move_out(&self, peer: PeerId) -> Option<(Member, Cohort)> {
-        let cohort = self.cohort_of(peer)?.moving(peer, &self.settings)?;
+        let mut cohort = self.cohort_of(peer)?.moving(peer, &self.settings)?;
+        if self.key.default_originate.is_some() {
+            // It may have been sent, and no table has it.
+            for_each_family!(F => cohort.queue_mut::<Prefix<F>>().may_have(Prefix::default_route()));
+        }
         Some((*self.members.get(&peer)?, cohort))
     }
 
@@ -180,12 +193,24 @@ impl Group {
             if advertised == AdvertisedSource::NOTHING && new == NONE && !moved {
                 continue;
             }
-            self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
-            for cohort in &mut self.cohorts {
-                let queue = cohort.queue_mut::<Prefix<F>>();
-                if queue.follows() {
-                    queue.change(change.prefix, advertised, new, paths);
-                }
+            self.change_one(change.prefix, advertised, new, paths);
+        }
+    }
+
+    /// Adds a change of what members have of a prefix.
+    #[inline]
+    pub(super) fn change_one<F: Family>(
+        &mut self,
+        prefix: Prefix<F>,
+        advertised: AdvertisedSource,
+        new: Handle,
+        paths: &mut Paths,
+    ) {
+        self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
+        for cohort in &mut self.cohorts {
+            let queue = cohort.queue_mut::<Prefix<F>>();
+            if queue.follows() {
+                queue.change(prefix, advertised, new, paths);
             }
         }
     }
@@ -225,7 +250,7 @@ impl Group {
     /// Requests the table that a cohort needs, unless another dump is in progress: members that
     /// join meanwhile share the next one.
     pub(super) fn requests(&mut self, worker: u32, token: &mut u64) -> Vec<DumpRequest> {
-        let mut requests = Vec::new();
+        let mut requests = self.transition_requests(worker, token);
         if self.cohorts.iter().any(|cohort| cohort.dump().1) {
             return requests;
         }
@@ -237,8 +262,8 @@ impl Group {
                     let afi = <K as Nlri>::Family::AFI;
                     *token += 1;
                     queue.dump_requested(*token);
-                    let ranked = settings.takes_ranked(afi);
-                    requests.push(DumpRequest { worker, token: *token, afi, ranked });
+                    let (scope, ranked) = (DumpScope::default(), settings.takes_ranked(afi));
+                    requests.push(DumpRequest { worker, token: *token, afi, scope, ranked });
                 }
             });
         }

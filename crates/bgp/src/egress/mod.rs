@@ -29,9 +29,11 @@
 mod adj_rib_out;
 mod as_path;
 mod cohort;
+mod conditional;
 mod export;
 mod group;
 mod limits;
+mod mirror;
 mod offers;
 mod output;
 mod pack;
@@ -41,12 +43,15 @@ mod ranked;
 #[cfg(test)]
 mod tests;
 
-use crate::message::{BestBatch, DumpRequest, EgressIn, NONE, RankedBatch};
+use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
-pub use adj_rib_out::{Advertised, Export};
+use crate::presence::Presence;
+pub use adj_rib_out::{Advertised, AdvertisedPath, Export};
 use cohort::Cohort;
+use conditional::View;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
+pub use mirror::Mirrored;
 use offers::{Handles, Offers};
 use paths::Paths;
 use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
@@ -188,13 +193,46 @@ pub struct Worker {
     limits: BTreeMap<PeerId, PrefixLimits>,
     /// Members removed by a limit, for [`Worker::take_exceeded`].
     exceeded: Vec<LimitExceeded>,
+    /// The presence of routes that groups depend on.
+    presence: Arc<Presence>,
+    /// Messages for stations, for [`Worker::take_mirrored`].
+    mirrored: Vec<Mirrored>,
 }
 
 /// A dump in progress.
 struct PendingDump {
     group: u32,
+    afi: Afi,
     /// Shards that have not finished.
     shards: u32,
+}
+
+/// Calls `work` for a conditional group, with its views of a batch by its settings, and by the former
+/// ones in a transition. `offers` are those of its settings.
+fn with_views<F: Family>(
+    group: &mut Group,
+    offers: Offers<'_>,
+    peers: &Peers,
+    batch: &[BestPath],
+    paths: &mut Paths,
+    work: impl FnOnce(&mut Group, &mut View<'_>, Option<&mut View<'_>>, &mut Paths),
+) {
+    let default = conditional::default_handle::<F>(&group.settings, peers, paths);
+    let mut now = View::new(offers, default, paths);
+    match group.former_settings() {
+        None => work(group, &mut now, None, paths),
+        Some(former) => {
+            let default = conditional::default_handle::<F>(&former, peers, paths);
+            let mut handles = Handles::new(batch.len());
+            let offers = Offers::new(&former, peers, F::AFI, batch, &mut handles);
+            let mut view = View::new(offers, default, paths);
+            work(group, &mut now, Some(&mut view), paths);
+            drop(view);
+            handles.release(paths);
+            paths.release(default);
+        }
+    }
+    paths.release(default);
 }
 
 impl Worker {
@@ -213,6 +251,8 @@ impl Worker {
             last_token: 0,
             limits: BTreeMap::new(),
             exceeded: Vec::new(),
+            presence: Arc::default(),
+            mirrored: Vec::new(),
         }
     }
 
@@ -238,6 +278,7 @@ impl Worker {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
             EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Mirror { token, batch, ranked } => self.mirror(token, &batch, &ranked),
             EgressIn::Ranked(batch) => self.ranked(&batch),
             EgressIn::RankedDump { token, batch, last } => self.ranked_dump(token, &batch, last),
             EgressIn::MemberUp(info) => self.member_up(info),
@@ -256,6 +297,10 @@ impl Worker {
             EgressIn::SourceUp(info) => {
                 self.peers.insert(info.id, info);
             }
+            EgressIn::Presence(presence) => {
+                self.groups.values_mut().for_each(|group| group.presence(&presence));
+                self.presence = presence;
+            }
             EgressIn::Backlog { peer, blocked } => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
                 if let Some(group) = group {
@@ -270,8 +315,9 @@ impl Worker {
         let mut requests = Vec::new();
         for (id, group) in &mut self.groups {
             let of_group = group.requests(self.id, &mut self.last_token);
-            let dump =
-                |request: &DumpRequest| (request.token, PendingDump { group: *id, shards: self.shards });
+            let dump = |request: &DumpRequest| {
+                (request.token, PendingDump { group: *id, afi: request.afi, shards: self.shards })
+            };
             self.dumps.extend(of_group.iter().map(dump));
             requests.extend(of_group);
         }
@@ -381,10 +427,11 @@ impl Worker {
 
     /// The group of these settings, created if missing.
     fn group_of(&mut self, settings: &EgressSettings) -> (u32, &mut Group) {
-        let found = self.groups.iter().find(|(_, group)| *group.settings == *settings);
+        let found = self.groups.iter().find(|(_, group)| *group.key == *settings);
         let id = found.map_or(self.last_group + 1, |(id, _)| *id);
         self.last_group = self.last_group.max(id);
-        (id, self.groups.entry(id).or_insert_with(|| Group::new(settings.clone())))
+        let presence = &self.presence;
+        (id, self.groups.entry(id).or_insert_with(|| Group::resolved(settings.clone(), presence)))
     }
 
     fn member_changed(&mut self, info: Arc<PeerInfo>) {
@@ -428,7 +475,15 @@ impl Worker {
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
-                group.change::<F>(changes, &mut offers, &mut self.paths);
+                match group.is_conditional() {
+                    false => group.change::<F>(changes, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            group.change_conditional::<F>(changes, now, former, paths);
+                        });
+                    }
+                }
             }
         });
         handles.release(&mut self.paths);
@@ -452,13 +507,32 @@ impl Worker {
     }
 
     fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
-        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
-        if let Some(group) = self.groups.get_mut(&group) {
+        let Some(dump) = self.dumps.get(&token) else { return };
+        let complete = last && dump.shards == 1;
+        if let Some(group) = self.groups.get_mut(&dump.group) {
             let mut handles = Handles::new(batch.paths.len());
-            for_each_family!(F => {
+            let of_transition = group.is_of_transition(token);
+            for_each_family!(F => if F::AFI == dump.afi {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
-                group.dumped::<F>(token, batch.changes.get::<F>(), &mut offers, &mut self.paths);
+                let items = batch.changes.get::<F>();
+                match group.is_conditional() {
+                    false => group.dumped::<F>(token, items, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            match former {
+                                Some(former) if of_transition => {
+                                    group.transition_dumped::<F>(items, complete, now, former, paths);
+                                }
+                                former => group.dumped_conditional::<F>(token, items, now, former, paths),
+                            }
+                        });
+                        if complete && !of_transition {
+                            group.dump_default::<F>(token, &self.peers, &mut self.paths);
+                        }
+                    }
+                }
             });
             handles.release(&mut self.paths);
         }
@@ -487,7 +561,10 @@ impl Worker {
             return;
         }
         if let Some(group) = self.groups.get_mut(&dump.group) {
-            group.dump_complete(token, &mut self.paths);
+            match group.is_of_transition(token) {
+                true => group.transition_complete(token),
+                false => group.dump_complete(token, &mut self.paths),
+            }
         }
         self.dumps.remove(&token);
         // A batch under way continues with these routes, without another check.

@@ -247,6 +247,12 @@ impl<K: Key> PendingQueue<K> {
         self.phase
     }
 
+    /// Whether the members have the current path of a prefix, or will be sent it whatever happens to it. Without a
+    /// complete table they have none.
+    pub(super) fn is_settled(&self, key: K) -> bool {
+        self.phase == Phase::Live && !self.pending.contains_key(&key)
+    }
+
     /// Whether a table is incomplete: a requested one, or the first.
     pub(super) fn is_joining(&self) -> bool {
         self.phase != Phase::Live || self.end_of_rib

@@ -10,7 +10,7 @@ use super::group::Group;
 use super::offers::Offers;
 use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Key, Phase};
-use super::{Export, Worker};
+use super::{Export, Worker, adj_rib_out};
 use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
 use crate::peer::{EgressSettings, PathSelection, PeerId};
 use ribtide_prefix::{AnyPrefix, Family, Prefix};
@@ -22,7 +22,7 @@ type Selected = SmallVec<[RankedPath; 8]>;
 
 /// A group's selection among the ranked paths of prefixes of one family.
 #[derive(Clone, Copy)]
-struct Selector<'a> {
+pub(super) struct Selector<'a> {
     selection: PathSelection,
     /// Whether the paths are sent with identifiers.
     has_ids: bool,
@@ -32,7 +32,7 @@ struct Selector<'a> {
 }
 
 impl<'a> Selector<'a> {
-    fn new<F: Family>(settings: &EgressSettings, paths: &'a [BestPath]) -> Selector<'a> {
+    pub(super) fn new<F: Family>(settings: &EgressSettings, paths: &'a [BestPath]) -> Selector<'a> {
         let several = settings.add_path.of(F::AFI);
         Selector {
             selection: several.unwrap_or(PathSelection::Best(NonZeroU16::MIN)),
@@ -43,7 +43,7 @@ impl<'a> Selector<'a> {
     }
 
     /// The selected ones of `ranked`, in the order of their identifiers.
-    fn select<F: Family>(
+    pub(super) fn select<F: Family>(
         self,
         ranked: &[RankedPath],
         prefix: Prefix<F>,
@@ -77,6 +77,11 @@ impl<'a> Selector<'a> {
         }
         selected.sort_unstable_by_key(|ranked| ranked.id);
         selected
+    }
+
+    /// The identifier with which a selected path is sent, if any.
+    pub(super) fn id(self, selected: RankedPath) -> Option<u32> {
+        self.has_ids.then_some(selected.id)
     }
 
     /// Whether two indices name equal paths.
@@ -208,6 +213,24 @@ impl Group {
         }
     }
 
+    /// The paths of a page that members get, each with its key.
+    pub(super) fn page_ranked<F: Family, K: Key<Family = F>>(
+        &self,
+        batch: &RankedBatch,
+        offers: &mut Offers<'_>,
+        paths: &mut Paths,
+    ) -> Vec<(Handle, K)> {
+        let selector = Selector::new::<F>(&self.settings, &batch.paths);
+        let mut items = Vec::new();
+        for change in batch.changes.get::<F>() {
+            let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
+            for ranked in selector.select(ranked, prefix, offers) {
+                items.push((offers.handle(ranked.path, prefix, paths), K::of(prefix, ranked.id)));
+            }
+        }
+        items
+    }
+
     fn dump_keys<F: Family, K: Key<Family = F>>(
         &mut self,
         token: u64,
@@ -242,8 +265,7 @@ impl Group {
 }
 
 impl Worker {
-    /// The export of the ranked paths of a prefix in a group that takes these, evaluated for its first member that is not
-    /// the source of the path.
+    /// The export of the ranked paths of a prefix in a group that takes these.
     pub(super) fn export_ranked(
         &self,
         id: u32,
@@ -251,43 +273,72 @@ impl Worker {
         prefix: AnyPrefix,
         ranked: &RankedBatch,
     ) -> Export {
-        let selection = group.settings.add_path.of(prefix.afi());
+        let is_only = |source: PeerId| group.members.keys().all(|peer| *peer == source);
+        let own = |source| is_only(source).then_some("not sent: it came from the only member");
+        let (sent, messages) = self.explain_ranked(&group.settings, prefix, ranked, own);
+        Export { group: id, members: group.members.len(), sent, messages }
+    }
+
+    /// Why a member that takes ranked paths gets those of a prefix, or not, as sentences about each. Empty without a session of
+    /// the peer in this worker.
+    pub fn ranked_reasons(&self, peer: PeerId, prefix: AnyPrefix, ranked: &RankedBatch) -> Vec<String> {
+        let group = self.member_of.get(&peer).and_then(|id| self.groups.get(id));
+        let own = |source| (source == peer).then_some("not sent: it came from this peer");
+        group.map_or_else(Vec::new, |group| self.explain_ranked(&group.settings, prefix, ranked, own).1)
+    }
+
+    /// Whether receivers with these settings get any of the ranked paths, and why, or why not. `own` says
+    /// why they do not get a path that may come from them.
+    fn explain_ranked(
+        &self,
+        settings: &EgressSettings,
+        prefix: AnyPrefix,
+        ranked: &RankedBatch,
+        own: impl Fn(PeerId) -> Option<&'static str>,
+    ) -> (bool, Vec<String>) {
+        let selection = settings.add_path.of(prefix.afi());
         let limit = match selection {
             None => 1,
             Some(PathSelection::Best(count)) => usize::from(count.get()),
             Some(_) => usize::MAX,
         };
-        let (mut messages, mut sent, mut neighbors) = (Vec::new(), 0, Vec::new());
+        let (mut messages, mut selected, mut neighbors, mut is_sent) = (Vec::new(), 0, Vec::new(), false);
         for one in &ranked.ranked {
             let path = &ranked.paths[one.path as usize];
             let Some(source) = self.peers.get(&path.source) else { continue };
             let name = match selection {
-                Some(_) => format!("path from {}, sent with identifier {}", source.address, one.id),
+                Some(_) => format!("path from {}, identifier {}", source.address, one.id),
                 None => format!("path from {}", source.address),
             };
-            let member = group.members.keys().find(|peer| **peer != path.source);
-            let (advertised, mut reasons) =
-                member.map(|peer| self.advertised(*peer, prefix, path)).unwrap_or_default();
-            let accepted = advertised.is_some();
+            let own = own(path.source);
+            if let (Some(own), true) = (own, settings.client == Some(path.source)) {
+                messages.push(format!("{name}: {own}"));
+                continue;
+            }
+            let mut reasons = Vec::new();
+            let form = match prefix {
+                AnyPrefix::V4(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
+                AnyPrefix::V6(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
+            };
             let neighbor_as = path.attrs.neighbor_as();
-            let outcome = match selection {
-                _ if member.is_none() => "it came from the only member",
-                _ if !accepted => "not sent",
-                _ if sent == limit => "not sent: there are better ones",
-                Some(PathSelection::Ecmp) if !one.equal => "not sent: the best path is better",
-                Some(PathSelection::PerAs) if neighbors.contains(&neighbor_as) => {
+            let outcome = match (form, selection) {
+                (None, _) => "not sent",
+                _ if selected == limit => "not sent: there are better ones",
+                (_, Some(PathSelection::Ecmp)) if !one.equal => "not sent: the best path is better",
+                (_, Some(PathSelection::PerAs)) if neighbors.contains(&neighbor_as) => {
                     "not sent: another of the same neighbouring AS is better"
                 }
-                _ => {
-                    sent += 1;
+                (Some(form), _) => {
+                    selected += 1;
                     neighbors.push(neighbor_as);
-                    "sent"
+                    is_sent |= own.is_none() && form.is_some();
+                    own.unwrap_or(if form.is_some() { "sent" } else { "not sent" })
                 }
             };
             messages.push(format!("{name}: {outcome}"));
             messages.append(&mut reasons);
         }
-        Export { group: id, members: group.members.len(), sent: sent > 0, messages }
+        (is_sent, messages)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The messages of members, read back with the parser of real peers' messages.
 
 mod add_path;
+mod explain;
 mod limits;
 mod refresh;
 mod scope;
@@ -484,52 +485,6 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
     assert_eq!((worker.groups().len(), worker.waiting_paths()), (0, 0));
 }
 
-#[test]
-fn explanation_has_reasons_as_sentences() {
-    let infos = harness_peers();
-    let worker = joined(&infos);
-    let reasons = |peer, source, attrs, prefix: &str| {
-        let best = BestPath { attrs, source: PeerId(source) };
-        worker.advertised(PeerId(peer), prefix.parse().unwrap(), &best).1
-    };
-    let plain = || attrs_for(3, Afi::Ipv4);
-    let one = |reason: &str| vec![reason.to_string()];
-    assert_eq!(reasons(0, 0, plain(), "0.0.0.0/8"), one("not sent: it came from this peer"));
-    assert_eq!(
-        reasons(5, 0, attrs(7), "0.0.0.0/8"),
-        one("not sent: it has the community no-export, and the peer is external")
-    );
-    assert_eq!(reasons(5, 0, attrs(8), "0.0.0.0/8"), one("not sent: it has the community no-advertise"));
-    let client =
-        "not sent: it came from an internal peer, and neither of the two is a client of a route reflector";
-    assert_eq!(reasons(4, 3, plain(), "0.0.0.0/8"), one(client));
-    assert_eq!(reasons(7, 0, plain(), "0.0.0.0/8"), one("reject: holds for every route; rejected"));
-    assert_eq!(
-        reasons(8, 0, plain(), "0.0.0.0/8"),
-        [
-            "accept: holds for every route; accepted",
-            "not sent: there is no next hop of this family that the peer could use"
-        ]
-    );
-    let best = BestPath { attrs: plain(), source: PeerId(10) };
-    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best, &RankedBatch::default());
-    let sent = |e: &Export| (e.members, e.sent);
-    // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
-    // the one without IPv4 next hop; the client and the other external one with the policy.
-    let expected =
-        [(2, true), (1, true), (2, true), (1, true), (1, true), (1, false), (1, false), (1, true), (1, true)];
-    assert_eq!(exports.iter().map(sent).collect::<Vec<_>>(), expected);
-    assert_eq!(
-        reasons(10, 0, plain(), "80.0.0.0/8"),
-        [
-            "divided, statement 1: match-prefix-set \"even\" does not hold",
-            "divided, statement 2: match-community-set \"tagged\" does not hold",
-            "divided, statement 3: match-prefix-set \"first\" does not hold",
-            "no policy decided: rejected, since the peer is external (RFC 8212)"
-        ]
-    );
-}
-
 /// The attributes of a route at a member, by a slow implementation of the RFCs.
 fn expected(
     member: &PeerInfo,
@@ -830,9 +785,9 @@ impl Harness {
         self.out.clear();
         for request in self.worker.requests() {
             for shard in 0..self.shards.len() {
-                let first = self.half_dump(shard, request, true);
+                let first = self.half_dump(shard, request.clone(), true);
                 self.queues[shard].push_back(Queued::Message(first));
-                self.queues[shard].push_back(Queued::RestOfDump(request));
+                self.queues[shard].push_back(Queued::RestOfDump(request.clone()));
             }
         }
         if !more {

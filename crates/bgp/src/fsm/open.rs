@@ -3,7 +3,8 @@
 use crate::peer::FamilySet;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_wire::bgp::capability::{
-    AddPath, AddPathFamily, Capability, GracefulRestart, LongLivedFamilies, LongLivedFamily, RestartFamilies,
+    AddPath, AddPathFamily, Capability, ExtendedNextHop, GracefulRestart, LongLivedFamilies, LongLivedFamily,
+    RestartFamilies,
 };
 use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
@@ -45,6 +46,8 @@ pub struct Settings {
     pub add_path_receive: FamilySet,
     /// Those in which we can send several.
     pub add_path_send: FamilySet,
+    /// Whether IPv4 routes may have IPv6 next hops (RFC 8950).
+    pub extended_next_hop: bool,
 }
 
 /// Restarts of ours, as OPEN tells a peer of them (RFC 4724 section 3).
@@ -87,6 +90,8 @@ pub struct Negotiated {
     pub long_lived: Option<PeerLongLived>,
     /// The families in which the peer sends path identifiers (RFC 7911 section 4).
     pub path_ids: FamilySet,
+    /// Whether IPv4 routes may have IPv6 next hops, in both directions (RFC 8950 section 4).
+    pub extended_next_hop: bool,
     /// The families in which we send path identifiers.
     pub sent_path_ids: FamilySet,
 }
@@ -183,6 +188,9 @@ impl Settings {
             capabilities.push(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
         }
         capabilities.push(Capability::RouteRefresh);
+        if self.extended_next_hop && self.families.ipv4 {
+            capabilities.push(Capability::ExtendedNextHop(ExtendedNextHop::IPV4_UNICAST_OVER_IPV6));
+        }
         capabilities.push(Capability::EnhancedRouteRefresh);
         capabilities.push(Capability::ExtendedMessage);
         capabilities.extend(self.role.map(|role| Capability::Role(role as u8)));
@@ -277,6 +285,7 @@ impl Settings {
         let (mut four_octet_as, mut extended_message) = (false, false);
         let (mut route_refresh, mut enhanced_refresh) = (false, false);
         let mut long_lived = None;
+        let mut extended_next_hop = false;
         for capability in open.capabilities() {
             match capability {
                 Capability::Multiprotocol { afi, safi } => {
@@ -288,6 +297,9 @@ impl Settings {
                     }
                 }
                 Capability::FourOctetAs(_) => four_octet_as = true,
+                Capability::ExtendedNextHop(theirs) => {
+                    extended_next_hop |= theirs.families().any(|family| family == (1, 1, 2));
+                }
                 Capability::ExtendedMessage => extended_message = true,
                 Capability::RouteRefresh => route_refresh = true,
                 Capability::EnhancedRouteRefresh => enhanced_refresh = true,
@@ -338,6 +350,7 @@ impl Settings {
                 .zip(self.long_lived)
                 .map(|(theirs, most)| PeerLongLived::new(theirs, families, most)),
             path_ids: families.and(self.add_path_receive).and(path_ids),
+            extended_next_hop: extended_next_hop && self.extended_next_hop && families.ipv4,
             sent_path_ids: families.and(self.add_path_send).and(sent_path_ids),
         })
     }
@@ -388,6 +401,7 @@ mod tests {
             own_restart: None,
             long_lived: None,
             add_path_receive: FamilySet::default(),
+            extended_next_hop: false,
             add_path_send: FamilySet::default(),
         }
     }
@@ -438,9 +452,50 @@ mod tests {
             }),
             long_lived: None,
             path_ids: FamilySet::default(),
+            extended_next_hop: false,
             sent_path_ids: FamilySet::default(),
         };
         assert_eq!(n, expected);
+    }
+
+    /// RFC 8950 section 4: both advertise it, for the same families.
+    #[test]
+    fn ipv6_next_hops_of_ipv4_routes_are_what_both_have() {
+        let with = |extended_next_hop| Settings { extended_next_hop, ..settings() };
+        let theirs = |extended_next_hop| Settings { extended_next_hop, ..theirs() }.first_open();
+        for (ours, peers) in [(true, true), (true, false), (false, true), (false, false)] {
+            let n = negotiate(&with(ours), &theirs(peers)).unwrap();
+            assert_eq!(n.extended_next_hop, ours && peers);
+        }
+        let any = Settings { peer_asn: None, ..with(true) };
+        let unicast = [1, 2].map(|afi| Capability::Multiprotocol { afi, safi: 1 });
+        let of = |code, value| {
+            negotiate(
+                &any,
+                &custom(
+                    65002,
+                    90,
+                    [1, 1, 1, 1],
+                    &[unicast[0], unicast[1], Capability::Unknown { code, value }],
+                ),
+            )
+        };
+        for (value, expected) in [
+            (&[0, 1, 0, 1, 0, 2][..], true),
+            (&[0, 1, 0, 128, 0, 2, 0, 1, 0, 1, 0, 2], true),
+            (&[0, 1, 0, 128, 0, 2], false),
+            (&[0, 2, 0, 1, 0, 1], false),
+            (&[], false),
+            // A malformed one counts as not made.
+            (&[0, 1, 0, 1, 0, 2, 0], false),
+        ] {
+            assert_eq!(of(5, value).unwrap().extended_next_hop, expected, "{value:?}");
+        }
+        let six = Settings { families: FamilySet { ipv4: false, ipv6: true }, ..any.clone() };
+        let open = six.first_open();
+        let body = frame(&open, MAX_LEN).unwrap().unwrap().body;
+        let sends = |c| matches!(c, Capability::ExtendedNextHop(_));
+        assert!(!Open::parse(body).unwrap().capabilities().any(sends), "there are no IPv4 routes");
     }
 
     /// RFC 9234 section 4.2.

@@ -25,6 +25,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         long_lived: None,
         add_path_receive: FamilySet::default(),
         add_path_send: FamilySet::default(),
+        extended_next_hop: false,
     }
 }
 

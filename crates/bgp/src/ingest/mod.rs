@@ -19,6 +19,7 @@ mod tests;
 pub use batches::{ShardBatches, ShardMap};
 pub use martians::Martians;
 pub use max_prefixes::{LimitAction, LimitCrossed, LimitEvent, MaxPrefixes, PrefixCount};
+pub use originate::OriginatedAttributes;
 pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 
 use crate::attr::{AttrSet, Content};
@@ -26,7 +27,7 @@ use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
-pub use received::ReceivedView;
+pub use received::{KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
@@ -169,7 +170,10 @@ impl Ingest {
         if let Some(received) = received {
             withdraw::<N>(received, update);
         }
-        let Some(next_hop) = update.next_hop::<N::Family>() else { return };
+        let Some(mut next_hop) = update.next_hop::<N::Family>() else { return };
+        if let Some(zone) = context.zone {
+            next_hop = next_hop.on_link(zone);
+        }
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {
             return;
         }

@@ -6,6 +6,7 @@ use super::received::Received;
 use super::refresh::Refreshed;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
+use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, Families, for_each_family};
 use ribtide_rpki::{Direction, PathRule};
 use ribtide_wire::bgp::AsPath;
@@ -118,6 +119,8 @@ pub(super) struct Context {
     first_as: u32,
     /// Our role, and the peer's AS.
     role: Option<(Role, u32)>,
+    /// The link of a session over link-local addresses: that of its next hops.
+    pub(super) zone: Option<u32>,
     /// Whether the peer is of another AS, outside of our confederation.
     is_external: bool,
 }
@@ -209,6 +212,7 @@ impl Context {
             is_external: info.kind.is_external(),
             first_member_as: if info.kind == PeerKind::Confederation { info.asn } else { 0 },
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
+            zone: zone_of(info.address),
         }
     }
 

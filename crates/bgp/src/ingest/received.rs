@@ -438,3 +438,48 @@ impl Ingest {
         }
     }
 }
+
+/// A kept route: its prefix, path identifier (0 without one) and attributes as received.
+pub type KeptRoute = (AnyPrefix, u32, AttrSet);
+
+impl IngestPeer {
+    /// Kept routes after this prefix and path identifier, in order, IPv4 before IPv6, at most `limit`; `None` where
+    /// they are not kept.
+    pub fn kept_page(&self, after: Option<(AnyPrefix, u32)>, limit: usize) -> Option<Vec<KeptRoute>> {
+        let received = self.received.as_ref()?;
+        let mut page = Vec::new();
+        if !matches!(after, Some((AnyPrefix::V6(_), _))) {
+            let after = match after {
+                Some((AnyPrefix::V4(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
+                _ => None,
+            };
+            self.kept_of::<V4>(received, after, limit, &mut page);
+        }
+        let after = match after {
+            Some((AnyPrefix::V6(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
+            _ => None,
+        };
+        self.kept_of::<V6>(received, after, limit, &mut page);
+        Some(page)
+    }
+
+    fn kept_of<F: Family>(
+        &self,
+        received: &Received,
+        after: Option<PathPrefix<F>>,
+        limit: usize,
+        page: &mut Vec<KeptRoute>,
+    ) {
+        let left = limit.saturating_sub(page.len());
+        match self.has_path_ids::<F>() {
+            false => {
+                let kept = received.after(after.map(|last| last.prefix)).take(left);
+                page.extend(kept.map(|(prefix, attrs)| (prefix.any(), 0, attrs.clone())));
+            }
+            true => {
+                let kept = received.after(after).take(left);
+                page.extend(kept.map(|(route, attrs)| (route.prefix.any(), route.path_id, attrs.clone())));
+            }
+        }
+    }
+}

@@ -5,7 +5,8 @@ use crate::message::{
     BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
 };
 use crate::peer::{FeedKind, PeerId};
-use ribtide_prefix::{Family, Map, Prefix};
+use crate::watch::WatchNews;
+use ribtide_prefix::{AnyPrefix, Family, Map, Prefix};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 
@@ -37,6 +38,23 @@ pub struct Effects {
     pub next_hops: Vec<(TrackedNextHop, bool)>,
     /// Ended sessions without a path in this shard.
     pub purged: Vec<(PeerId, u32)>,
+    /// News of watches, in order.
+    pub watched: Vec<WatchNews>,
+    /// Paths of lasting sessions that went without a withdrawal, for stations.
+    pub removed: Vec<Removed>,
+}
+
+/// A path that its peer left out of a route refresh (RFC 7313).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Removed {
+    /// The peer.
+    pub peer: PeerId,
+    /// The number of its session.
+    pub session: u32,
+    /// The prefix.
+    pub prefix: AnyPrefix,
+    /// The path identifier; 0 without one.
+    pub path_id: u32,
 }
 
 /// Indices in the last batch of paths whose attribute set entered it with another source.
@@ -66,13 +84,15 @@ impl ShardOut {
 
     /// Whether it has no effect.
     pub fn is_empty(&self) -> bool {
-        let Effects { egress, feed, next_hops, purged } = &self.effects;
+        let Effects { egress, feed, next_hops, purged, watched, removed } = &self.effects;
         egress.is_empty()
             && feed.sets.is_empty()
             && feed.changes.v4.is_empty()
             && feed.changes.v6.is_empty()
             && next_hops.is_empty()
             && purged.is_empty()
+            && watched.is_empty()
+            && removed.is_empty()
     }
 
     /// Returns the effects since the last call.
@@ -82,6 +102,11 @@ impl ShardOut {
         self.several.clear();
         self.len = 0;
         std::mem::take(&mut self.effects)
+    }
+
+    /// Takes out [`Effects::removed`] alone, for a caller that is about to tell stations of later routes.
+    pub fn take_removed(&mut self) -> Vec<Removed> {
+        std::mem::take(&mut self.effects.removed)
     }
 
     /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
@@ -163,8 +188,19 @@ impl ShardOut {
         self.effects.egress.push(ToEgress::One(worker, EgressIn::Dump { token, batch, last }));
     }
 
+    /// A path went because of a route refresh.
+    pub(super) fn removed(&mut self, removed: Removed) {
+        self.effects.removed.push(removed);
+    }
+
     pub(super) fn purged(&mut self, peer: PeerId, session: u32) {
         self.effects.purged.push((peer, session));
+    }
+
+    pub(super) fn watched(&mut self, news: WatchNews) {
+        if !news.is_empty() {
+            self.effects.watched.push(news);
+        }
     }
 
     /// The list of next hops that came into use or went out of it.

@@ -4,7 +4,9 @@
 //! next hop does not remove a route that may be the reason for it, and both return together
 //! (`docs/adr/0020-next-hop-resolution.md`).
 //!
-//! An originated path has no feed: the router forwards by the routes of other protocols.
+//! An originated path has no feed where the router forwards by routes of other protocols. An aggregate
+//! discards what no more specific route forwards, so that no packet goes in a circle; a path of the API
+//! has the next hop that it came with, or discards too. The unspecified address stands for that.
 //!
 //! Where only the best path matters, a comparison of two numbers shows a change. With multipath or
 //! a backup path the others matter too. Two bits of each path note its part in forwarding, so the
@@ -48,7 +50,7 @@ impl Core {
     pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
         let selected = route.selected();
         let paths = route.paths(&self.paths);
-        if self.is_originated(paths[selected]) {
+        if self.is_not_fed(paths[selected]) {
             return None;
         }
         let others = || paths.iter().enumerate().filter(|(at, _)| *at != selected).map(|(_, path)| *path);
@@ -83,11 +85,11 @@ impl Core {
             return false;
         }
         if let Some(new) = new
-            && self.is_originated(new.path)
+            && self.is_not_fed(new.path)
         {
             return self.feed_nothing(route, old, out);
         }
-        let old = old.filter(|old| !self.is_originated(old.path));
+        let old = old.filter(|old| !self.is_not_fed(old.path));
         // A path that becomes usable needs a fence, though its next hops are in the RIB already.
         let best = |selected: Option<SelectedPath>| selected.and_then(SelectedPath::best);
         let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
@@ -103,7 +105,7 @@ impl Core {
         news
     }
 
-    /// An originated path is selected instead of `old`: BGP has no route for the RIB manager. Returns
+    /// An originated path without feed is selected instead of `old`: BGP has no route for the RIB manager. Returns
     /// whether the path needs a fence, because no originated one was selected before.
     #[cold]
     fn feed_nothing<F: Family>(
@@ -114,7 +116,7 @@ impl Core {
     ) -> bool {
         self.fed = None;
         route.paths_mut(&mut self.paths).iter_mut().for_each(|path| path.set_part(Part::Nothing));
-        if old.is_some_and(|old| self.is_originated(old.path)) {
+        if old.is_some_and(|old| self.is_not_fed(old.path)) {
             return false;
         }
         // With FIB suppression also where nothing was fed: what the RIB manager knows of a named prefix is confirmed
@@ -147,7 +149,7 @@ impl Core {
 
     /// Feeds a route as it is, changed or not.
     pub(super) fn feed_again<F: Family>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
-        if self.is_originated(best) {
+        if self.is_not_fed(best) {
             return;
         }
         if self.feeds_several(out) {
@@ -179,7 +181,10 @@ impl Core {
     /// The multipath members beside the best path, and the backup.
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
         let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
-        let alone = |path: Path| self.attrs.is_alone(path.attrs, self.is_recursive(path.session));
+        let alone = |path: Path| {
+            // What this router originates shares no traffic, and is no backup.
+            self.is_originated(path) || self.attrs.is_alone(path.attrs, self.is_recursive(path.session))
+        };
         if alone(paths[best]) {
             return Default::default();
         }

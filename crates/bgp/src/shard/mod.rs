@@ -14,6 +14,7 @@ mod effects;
 mod feed;
 mod gate;
 mod long_lived;
+mod monitor;
 mod moves;
 mod next_hops;
 mod paths;
@@ -26,9 +27,11 @@ mod sessions;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 pub use cut::{Cut, HashSeed, Split};
-pub use effects::{Effects, ShardOut, ToEgress};
+pub use effects::{Effects, Removed, ShardOut, ToEgress};
+pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
@@ -53,6 +56,7 @@ use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 use table::{Seed, Table};
+use watches::Watches;
 
 /// Prefixes that are prefetched together.
 const GROUP: usize = 32;
@@ -83,6 +87,8 @@ struct Core {
     attrs: AttrTable,
     paths: PathStore,
     gates: Gates,
+    /// Route watches, if there are any.
+    watches: Option<Box<Watches>>,
     ranked: ranked::RankedLists,
     refreshes: Refreshes,
     /// The last feed of the current route, with multipath or backup paths.
@@ -140,6 +146,7 @@ impl Shard {
                 attrs: AttrTable::new(seed.clone(), tracks),
                 paths: PathStore::default(),
                 gates: Gates::default(),
+                watches: None,
                 ranked: ranked::RankedLists::default(),
                 refreshes: Refreshes::default(),
                 fed: None,
@@ -164,13 +171,13 @@ impl Shard {
     /// Handles a message and appends its effects to `out`.
     pub fn handle(&mut self, message: ShardIn, out: &mut ShardOut) {
         match message {
+            ShardIn::Routes(batch) => return self.handle_routes(&batch, out),
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::LongLived { peer, session, families } => self.long_lived(peer, session, families),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
             ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
-            ShardIn::Routes(batch) => self.routes(&batch, out),
             ShardIn::Dump(request) => {
                 if request.ranked {
                     self.begin_ranked();
@@ -180,8 +187,16 @@ impl Shard {
             ShardIn::NextHops(states) => self.next_hops(&states, out),
             ShardIn::Suppress(on) => self.suppress(on, out),
             ShardIn::Confirmed(news) => self.confirmed(&news, out),
+            ShardIn::Watch(set) => self.watch(set),
         }
         // The change may have removed the last advertised path of an ended session.
+        self.core.settle(out);
+        self.core.clear_out(out);
+    }
+
+    /// As [`Shard::handle`] of [`ShardIn::Routes`], for a caller that needs the batch afterwards.
+    pub fn handle_routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
+        self.routes(batch, out);
         self.core.settle(out);
         self.core.clear_out(out);
     }
@@ -202,6 +217,9 @@ impl Shard {
     pub fn shrink_to_fit(&mut self) {
         for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
         self.core.attrs.shrink_to_fit();
+        if let Some(watches) = &mut self.core.watches {
+            watches.shrink_to_fit();
+        }
         self.core.ranked.shrink_to_fit();
         self.numbers = Vec::new();
     }
@@ -474,10 +492,14 @@ impl Core {
         self.sessions.settle(|peer, session| out.purged(peer, session));
     }
 
-    /// Removes unused attribute sets and reports next hops that came into use or went out of it.
+    /// Removes unused attribute sets and reports next hops that came into use or went out of it, and
+    /// changes of watches.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
         self.attrs.hops.uses(out.next_hops());
+        if self.watches.is_some() {
+            self.report_watches(out);
+        }
     }
 
     fn cost(&self, path: Path) -> Result<u32, Reason> {
@@ -509,11 +531,17 @@ impl Core {
         }
     }
 
-    /// Whether this router originates a path. Nothing forwards by it, so it is not fed to the RIB
-    /// manager.
+    /// Whether this router originates a path.
     #[inline]
     fn is_originated(&self, path: Path) -> bool {
         self.sessions.is_originated(path.session)
+    }
+
+    /// Whether the RIB manager gets no route for a path, because this router originates it from a
+    /// route that the RIB manager has, or for peers alone.
+    #[inline]
+    fn is_not_fed(&self, path: Path) -> bool {
+        self.is_originated(path) && self.sessions.get(path.session).is_not_fed
     }
 
     fn rank(&self, path: Path) -> Rank {
@@ -891,6 +919,21 @@ impl Core {
         if old == new || old.zip(new).is_some_and(is_same) {
             return;
         }
+        if self.watches.is_some() {
+            return self.advertise_watched(prefix, [old, new], out);
+        }
+        self.send_best(prefix, old, new, out);
+    }
+
+    /// Sends workers a change of the path of a prefix; at most one of both is `None`.
+    #[inline]
+    fn send_best<F: Family>(
+        &mut self,
+        prefix: Prefix<F>,
+        old: Option<Path>,
+        new: Option<Path>,
+        out: &mut ShardOut,
+    ) {
         match self.renewed(old, new) {
             // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}

@@ -14,6 +14,7 @@
 //!   had the part, and the new owner gets none for it before it adopts the part;
 //! - effects of the former owner go out before those of the new one, because
 //!   [`Change::old`](crate::message::Change) refers to the last change;
+//! - both watch the same routes, and [`Shard::release_watch_news`] follows the adoption;
 //! - both have handled the same dump requests, or unanswered ones are made again. A dump that one
 //!   shard handled before the move and the other handles after it would miss the part.
 
@@ -21,6 +22,7 @@ use super::cut::Cut;
 use super::paths::Path;
 use super::ranked::List;
 use super::route::{self, Route};
+use super::watches::MovedMember;
 use super::{Core, Shard, ShardOut};
 use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
@@ -47,6 +49,8 @@ pub struct Moved {
     routes: Families<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: Families<Gated>,
+    /// Prefixes in watches.
+    watched: Families<Watched>,
     /// Whether workers get ranked paths, and the lists that they know.
     ranked: bool,
     lists: Families<Lists>,
@@ -66,6 +70,11 @@ per_family!(
 );
 
 per_family! {
+    #[derive(Debug)]
+    struct Watched<F> = Vec<(Prefix<F>, MovedMember)>;
+}
+
+per_family! {
     /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
     /// it is usable.
     #[derive(Debug)]
@@ -83,10 +92,17 @@ impl Moved {
             paths: Vec::new(),
             routes: Families::default(),
             gated: Families::default(),
+            watched: Families::default(),
             ranked: false,
             lists: Families::default(),
             refreshed: Vec::new(),
         }
+    }
+
+    /// Whether any of its prefixes is in a watch. Then [`Shard::release_watch_news`] of the former owner
+    /// must follow the adoption.
+    pub fn is_watched(&self) -> bool {
+        !self.watched.v4.is_empty() || !self.watched.v6.is_empty()
     }
 
     /// The logical shard.
@@ -210,6 +226,9 @@ impl Shard {
                     gated.extend(core.take_advertised::<F>(route.prefix()));
                 }
             }
+            if let Some(member) = core.unwatch(route.prefix()) {
+                moved.watched.get_mut::<F>().push((route.prefix(), member));
+            }
             route.clear(&mut core.paths);
         }
         let listed: Vec<Path> = lists.iter().flat_map(|(_, list)| list.iter().copied()).collect();
@@ -240,6 +259,7 @@ impl Shard {
             mut paths,
             mut routes,
             mut gated,
+            mut watched,
             ranked,
             mut lists,
             refreshed,
@@ -267,6 +287,9 @@ impl Shard {
                 self.take(logical, prefix, of_route, selected);
                 rest = others;
             }
+        });
+        for_each_family!(F => for (prefix, member) in std::mem::take(watched.get_mut::<F>()) {
+            self.core.adopt_watched(prefix, member);
         });
         for_each_family!(F => for (prefix, mut list) in std::mem::take(lists.get_mut::<F>()) {
             list.iter_mut().for_each(|path| *path = here(*path));

@@ -46,6 +46,8 @@ pub struct RouteView<F: Family> {
     pub paths: Vec<PathView>,
     /// Whether the best path is advertised to egress workers.
     pub standing: Standing,
+    /// The aggregates for which it is not.
+    pub suppressed_by: Vec<AnyPrefix>,
 }
 
 /// What egress workers have of a prefix.
@@ -203,7 +205,11 @@ impl Shard {
             surplus: *surplus,
             waiting,
             blocked,
-            memory: tables(&self.tables) + attrs.memory() + paths.memory() + self.core.ranked.memory(),
+            memory: tables(&self.tables)
+                + attrs.memory()
+                + paths.memory()
+                + self.core.ranked.memory()
+                + self.core.watch_memory(),
         }
     }
 
@@ -272,6 +278,7 @@ impl Core {
         if let Some(best) = route.best() {
             views[..=best].rotate_right(1);
         }
-        RouteView { prefix: route.prefix(), paths: views, standing: self.standing(route) }
+        let (prefix, standing) = (route.prefix(), self.standing(route));
+        RouteView { prefix, paths: views, standing, suppressed_by: self.suppressed_by(prefix) }
     }
 }

@@ -229,7 +229,9 @@ impl Core {
 
     /// The list that a route has now, or `None` while `former` stays.
     fn list_of<F: Family>(&self, route: Option<&Route<F>>, former: &[Path]) -> Option<List> {
-        let Some(route) = route else { return Some(List::new()) };
+        let Some(route) = route.filter(|route| !self.is_suppressed(route.prefix())) else {
+            return Some(List::new());
+        };
         let is_outdated = || route.best().is_some_and(|best| !self.usable(route.paths(&self.paths)[best]));
         if route.gate.advertises_former() || (route.gate == Gate::OPEN && is_outdated()) {
             // Workers that get ranked paths from now on get the advertised one.
@@ -424,6 +426,20 @@ impl Core {
             self.hold_list(&list);
             self.store_list(prefix, hash, &list);
         }
+        if !list.is_empty() {
+            let RankedPart { batch, others } = part;
+            self.add_change(prefix, &[], &list, batch, others);
+        }
+    }
+
+    /// Adds the list that workers know of a route to a page for stations. A list that no worker knows is still before a
+    /// dump under way.
+    pub(super) fn page_list<F: Family>(&mut self, route: &Route<F>, part: &mut RankedPart) {
+        if !self.ranked.on {
+            return;
+        }
+        let prefix = route.prefix();
+        let list = self.list(prefix, route::hash(prefix, &self.seed));
         if !list.is_empty() {
             let RankedPart { batch, others } = part;
             self.add_change(prefix, &[], &list, batch, others);

@@ -5,7 +5,7 @@
 //! costs one test of a list that is empty.
 
 use super::route::Route;
-use super::{Core, Shard, ShardOut};
+use super::{Core, Removed, Shard, ShardOut};
 use crate::peer::PeerId;
 use ribtide_prefix::{Afi, Families, Family, Prefix, Set, per_family};
 
@@ -137,6 +137,14 @@ impl Core {
             paths.position(|path| core.refreshes.is_gone::<F>(path.session, item(path.attrs)))
         };
         while let Some(at) = gone(self, route) {
+            let path = route.paths(&self.paths)[at];
+            let (info, path_id) = (&self.sessions.get(path.session).info, self.attrs.path_id(path.attrs));
+            out.removed(Removed {
+                peer: info.id,
+                session: info.session,
+                prefix: route.prefix().any(),
+                path_id,
+            });
             if !self.forget(route, at, out) {
                 return false;
             }

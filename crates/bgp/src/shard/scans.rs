@@ -58,7 +58,7 @@ struct Task {
     left: u32,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Kind {
     /// Remove the paths of ended sessions.
     Purge,
@@ -70,6 +70,8 @@ enum Kind {
     Reoption,
     /// Advertise every route that waits for a dataplane: suppression is off.
     Open,
+    /// Look at every route for a new set of watches.
+    Watch,
     /// Remove the paths that a peer's route refresh has left out.
     Unrefreshed,
     /// Mark retained paths that are long-lived stale now.
@@ -150,6 +152,11 @@ impl Work {
         self.go_round(Kind::Open);
     }
 
+    /// Starts a scan for a new set of watches.
+    pub(super) fn watch(&mut self) {
+        self.go_round(Kind::Watch);
+    }
+
     /// Whether gates of an earlier suppression period may be closed.
     pub(super) fn is_opening(&self) -> bool {
         self.tasks.iter().any(|task| task.kind == Kind::Open)
@@ -218,7 +225,7 @@ impl Shard {
         while task.left > 0 && budget > 0 {
             for_each_family!(F => if F::AFI == task.at.afi {
                 let Place { shard, hash, .. } = task.at;
-                match self.walk::<F>(task.kind, shard, hash, &mut budget, &mut part, out) {
+                match self.walk::<F>(&task.kind, shard, hash, &mut budget, &mut part, out) {
                     Some(hash) => task.at.hash = hash,
                     None => {
                         task.at.next_table();
@@ -230,7 +237,10 @@ impl Shard {
         }
         self.core.settle(out);
         let done = task.left == 0 || (task.kind == Kind::Purge && !self.core.sessions.any_ending());
-        part.send(task.kind, done, out);
+        part.send(&task.kind, done, out);
+        if done && task.kind == Kind::Watch {
+            self.core.watched_all();
+        }
         if !done {
             self.work.tasks.push_back(task);
         } else if task.kind == Kind::Unrefreshed {
@@ -252,19 +262,20 @@ impl Shard {
     ) {
         // All prefixes of the part are reselected, because a search in a long list would cost more.
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
-        let tasks = self.work.tasks.iter().filter(|task| match task.kind {
+        let tasks = self.work.tasks.iter().filter(|task| match &task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
             Kind::Purge
             | Kind::Redecide
             | Kind::Reoption
             | Kind::Open
+            | Kind::Watch
             | Kind::Unrefreshed
             | Kind::LongLived => true,
         });
-        let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind).chain(answering).collect();
+        let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind.clone()).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
         kinds.sort_by_key(|kind| matches!(kind, Kind::Dump(_)));
-        for kind in kinds {
+        for kind in &kinds {
             self.send_ranked(out);
             let Shard { tables, core, .. } = self;
             let table = &mut tables.get_mut::<F>()[usize::from(logical)];
@@ -279,7 +290,7 @@ impl Shard {
     /// Scans a part of a table. Returns the hash to continue from, or `None` at the end.
     fn walk<F: Family>(
         &mut self,
-        kind: Kind,
+        kind: &Kind,
         logical: u8,
         from: u32,
         budget: &mut usize,
@@ -297,7 +308,7 @@ impl Core {
     /// Applies a scan to one route. Returns whether the route stays.
     fn apply<F: Family>(
         &mut self,
-        kind: Kind,
+        kind: &Kind,
         route: &mut Route<F>,
         part: &mut Part,
         out: &mut ShardOut,
@@ -313,9 +324,13 @@ impl Core {
                 self.redecide(route, out);
             }
             Kind::Open => self.open_gate(route, out),
+            Kind::Watch => self.watch_again(route, out),
             Kind::Dump(request) if request.ranked => self.dump_list(route, &mut part.ranked),
-            Kind::Dump(_) => {
-                if let Some(advertised) = self.advertised(route) {
+            Kind::Dump(request) => {
+                if request.scope.has(route.prefix())
+                    && let Some(advertised) = self.advertised(route)
+                    && !self.is_suppressed(route.prefix())
+                {
                     let new = part.path(self, advertised.attrs, advertised.session);
                     part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
                 }
@@ -345,7 +360,7 @@ impl Part {
         index(&mut self.others, &mut self.batch.paths, attrs, source, noted)
     }
 
-    fn send(self, kind: Kind, last: bool, out: &mut ShardOut) {
+    fn send(self, kind: &Kind, last: bool, out: &mut ShardOut) {
         let Kind::Dump(request) = kind else { return };
         if request.ranked && (last || !self.ranked.batch.paths.is_empty()) {
             out.ranked_dump(request.worker, request.token, self.ranked.batch, last);

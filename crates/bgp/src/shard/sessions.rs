@@ -9,7 +9,7 @@
 
 use super::query::PeerCounts;
 use crate::attr::AttrSet;
-use crate::peer::{PeerId, PeerInfo};
+use crate::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ pub(super) struct Session {
     path_ids: FamilySet,
     /// Whether this router originates its paths.
     originated: bool,
+    /// Whether it does, and the RIB manager gets none of them.
+    pub(super) is_not_fed: bool,
     /// Whether its end is news to whom it is confirmed.
     confirm: bool,
     /// Paths of it that followers know though they are best no longer.
@@ -76,6 +78,7 @@ impl Session {
     fn new(info: Arc<PeerInfo>, up: bool, former: u16) -> Session {
         let recursive = info.feed_kind().recursive;
         let originated = info.kind.is_local();
+        let is_not_fed = matches!(info.kind, PeerKind::Local(source) if !source.feeds());
         let keeps = if up { FamilySet::ALL } else { FamilySet::default() };
         let path_ids = info.path_ids;
         Session {
@@ -88,6 +91,7 @@ impl Session {
             recursive,
             path_ids,
             originated,
+            is_not_fed,
             confirm: up,
             held: 0,
             counts: Families::default(),
@@ -97,6 +101,11 @@ impl Session {
     /// Whether its paths of a family are usable.
     pub(super) fn keeps<F: Family>(&self) -> bool {
         self.keeps.has(F::AFI)
+    }
+
+    /// Whether stations get its paths: it lasts, and is that of a neighbour.
+    pub(super) fn is_monitored(&self) -> bool {
+        self.up && !self.ended && !self.originated
     }
 
     /// Whether it ended.

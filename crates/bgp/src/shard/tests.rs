@@ -6,10 +6,11 @@ mod originated;
 mod ranked;
 mod refresh;
 mod retained;
+mod watches;
 
 use super::*;
 use crate::ingest::ShardBatches;
-use crate::message::{Change, Confirmation, DumpRequest, EgressIn, Feed, FeedSet, NONE};
+use crate::message::{Change, Confirmation, DumpRequest, DumpScope, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, PeerKind};
 use ribtide_prefix::{Afi, V4};
 use ribtide_wire::bgp::NextHop;
@@ -234,7 +235,13 @@ fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
-    bench.handle(ShardIn::Dump(DumpRequest { worker: 3, token: 9, afi: Afi::Ipv4, ranked: false }));
+    bench.handle(ShardIn::Dump(DumpRequest {
+        worker: 3,
+        token: 9,
+        afi: Afi::Ipv4,
+        scope: DumpScope::default(),
+        ranked: false,
+    }));
     bench.shard.step(&mut bench.out);
     bench.routes(&one, None, 0..10_000);
     let effects = bench.finish();

@@ -58,7 +58,10 @@ impl Reader {
         }
         session.marks.under_way = session.marks.under_way.without(afi);
         self.ingest.end_refresh(&mut session.peer, afi, &mut self.batches);
-        let number = session.peer.info().session;
+        let (number, keeps) = (session.peer.info().session, session.peer.keeps_received());
+        if keeps {
+            self.kept_changed();
+        }
         self.hand_on();
         let message = || ShardIn::EndOfRefresh { peer, session: number, afi };
         self.shards.iter_mut().for_each(|shard| shard.post(message()));

@@ -47,8 +47,9 @@ fn prefixes() -> Vec<Prefix<V4>> {
 #[test]
 fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_paths() {
     let (rings, stop, seed) = (Rings::default(), Stop::default(), HashSeed::random());
-    let (purged, _purged) = rings.bounded("purged", 1);
-    let outputs = Outputs { workers: Vec::new(), rib: None, purged, activity: Activity::default() };
+    let (news, _news) = rings.bounded("news", 1);
+    let outputs =
+        Outputs { workers: Vec::new(), rib: None, news, monitor: None, activity: Activity::default() };
     let shards: Vec<ShardPort> = (0..2)
         .map(|index| {
             let builder = ShardBuilder::new(index, index.into(), &rings, None);

@@ -24,6 +24,9 @@ pub(super) struct Connection {
     pub(super) received: MessageCounts,
     /// Messages sent from here, without those of workers.
     pub(super) sent: MessageCounts,
+    /// The last OPENs of both sides, marker included, for monitors; empty before.
+    pub(super) sent_open: Arc<[u8]>,
+    pub(super) received_open: Arc<[u8]>,
 }
 
 impl Connection {
@@ -35,6 +38,8 @@ impl Connection {
             output: Output::default(),
             received: MessageCounts::default(),
             sent: MessageCounts::default(),
+            sent_open: Arc::default(),
+            received_open: Arc::default(),
         }
     }
 

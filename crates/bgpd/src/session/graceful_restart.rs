@@ -187,13 +187,14 @@ impl Sessions {
                 _ => "stale-time is over",
             };
         }
-        let who =
-            Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
+        if !over.is_empty() {
+            peer.stale_expired += 1;
+        }
+        let who = Who::of(peer);
         if !begin.is_empty() {
             self.log.neighbor(now, &who, &News::LongLived(why));
         }
         if !over.is_empty() {
-            peer.stale_expired += 1;
             self.log.neighbor(now, &who, &News::Swept(why));
             let Retained { session, reader, .. } = retained;
             self.outbox.send_to_reader(reader, Command::Sweep(id, session, over));

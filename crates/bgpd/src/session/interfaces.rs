@@ -11,6 +11,7 @@ use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::peer::PeerId;
 use ribtide_dataplane::{InterfaceNews, InterfaceState};
 use ribtide_prefix::Map;
+use ribtide_prefix::zone::split_zone;
 use std::net::IpAddr;
 
 /// Sessions that a line names; of more it tells the number.
@@ -50,6 +51,30 @@ impl Interfaces {
         }
     }
 
+    /// The interface of this number.
+    pub(super) fn get(&self, index: u32) -> Option<&InterfaceState> {
+        self.0.get(&index)
+    }
+
+    /// The state of a neighbour's interface.
+    fn on_link(&self, index: u32) -> OnLink<'_> {
+        match self.0.get(&index) {
+            Some(InterfaceState { name, up: true, .. }) => OnLink::Up(name),
+            Some(InterfaceState { name, .. }) => OnLink::Down(name),
+            None => OnLink::No,
+        }
+    }
+
+    /// Every interface by its number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &InterfaceState)> {
+        self.0.iter().map(|(index, state)| (*index, state))
+    }
+
+    /// The numbers of all interfaces.
+    pub(super) fn indexes(&self) -> impl Iterator<Item = u32> {
+        self.0.keys().copied()
+    }
+
     fn have(&self, address: IpAddr) -> bool {
         self.0.values().any(|state| state.has(address))
     }
@@ -70,7 +95,10 @@ impl Sessions {
         };
         // Whose subnet this is, or was.
         let concerned = self.by_address.iter().filter(|(a, _)| holds(&before, **a) || holds(&now, **a));
-        let concerned: Vec<(IpAddr, PeerId)> = concerned.map(|(address, id)| (*address, *id)).collect();
+        let mut concerned: Vec<(IpAddr, PeerId)> = concerned.map(|(address, id)| (*address, *id)).collect();
+        let on_link = |peer: &Peer| peer.link.as_ref().is_some_and(|link| link.index == index);
+        concerned
+            .extend(self.peers.values().filter(|peer| on_link(peer)).map(|peer| (peer.address, peer.id)));
         let (mut ended, mut back) = (Vec::new(), Vec::new());
         for (address, id) in concerned {
             let Some(peer) = self.peers.get(&id) else { continue };
@@ -82,7 +110,7 @@ impl Sessions {
             let carried = fell
                 && !may_have_begun_after(peer.state.1, self.clock.now())
                 && before.as_ref().is_some_and(|state| state.up)
-                && local.is_some_and(|l| had(&l));
+                && (local.is_some_and(|l| had(&l)) || on_link(peer));
             if falls_over(peer) && (loses_address || carried) {
                 let name = before.as_ref().map_or_else(String::new, |state| state.name.clone());
                 self.event(id, Event::Hold(Obstacle::Interface(name)));
@@ -91,11 +119,12 @@ impl Sessions {
             // One that came from a range is gone with its session.
             let peer = self.peers.get(&id);
             if was_up && peer.is_none_or(|peer| peer.up.is_none()) {
-                ended.push(address);
+                ended.push(split_zone(address).0);
             } else if was_held && peer.is_some_and(|peer| peer.fsm.held().is_none()) {
-                back.push(address);
+                back.push(split_zone(address).0);
             }
         }
+        self.watch_link(index);
         if let Some(line) = line {
             let named = |addresses: &[IpAddr]| (!addresses.is_empty()).then(|| named(addresses));
             self.log.interface(self.clock.now(), &line, named(&ended), named(&back));
@@ -114,7 +143,10 @@ impl Sessions {
     /// What stands in the way of a session of this peer.
     pub(super) fn obstacle(&mut self, id: PeerId) -> Option<Obstacle> {
         let on_link = match self.peers.get(&id) {
-            Some(peer) if falls_over(peer) => self.links.interface_to(peer.address),
+            Some(peer) if falls_over(peer) => match &peer.link {
+                Some(link) => self.links.on_link(link.index),
+                None => self.links.interface_to(peer.address),
+            },
             Some(_) => OnLink::No,
             None => return None,
         };
@@ -143,7 +175,8 @@ fn may_have_begun_after(established: Millis, now: Millis) -> bool {
 
 /// Whether the neighbour's session ends with the interface to it.
 fn falls_over(peer: &Peer) -> bool {
-    peer.settings.fast_external_fallover && peer.kind.is_external() && !peer.settings.is_multihop()
+    let on_link = peer.kind.is_external() && !peer.settings.is_multihop();
+    peer.settings.fast_external_fallover && (on_link || peer.link.is_some())
 }
 
 fn named(addresses: &[IpAddr]) -> String {

@@ -3,7 +3,7 @@
 
 use super::socket;
 use super::tcp_ao::{self, KeySocket};
-use ribtide_config::{BgpConfig, Secret};
+use ribtide_config::{BgpConfig, LINK_LOCAL, Secret};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, TcpListener};
@@ -41,7 +41,11 @@ impl ListeningSocket for TcpListener {
 pub(super) fn of(bgp: &BgpConfig) -> Keys {
     let neighbors = bgp.neighbors.iter().map(|(address, n)| ((*address, None), &n.settings.password));
     let ranges = bgp.dynamic.iter().map(|d| ((d.range.addr(), Some(d.range.len())), &d.settings.password));
-    let md5 = neighbors.chain(ranges).filter_map(|(of, key)| Some((of, key.clone()?))).collect();
+    // One range for all, since any link may have the same addresses.
+    let (address, len) = LINK_LOCAL;
+    let interfaces = bgp.interfaces.iter().map(|n| ((address, Some(len)), &n.settings.password));
+    let all = neighbors.chain(ranges).chain(interfaces);
+    let md5 = all.filter_map(|(of, key)| Some((of, key.clone()?))).collect();
     Keys { md5, ao: tcp_ao::of(bgp) }
 }
 

@@ -4,6 +4,7 @@ use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
+use crate::monitor::{DownCause, SessionNews, SessionUp};
 use crate::reader::{Attach, Command, Marks};
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -15,10 +16,11 @@ use ribtide_bgp::peer::{
 };
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 /// The import settings of a neighbour for its session. `other_own_as`: the AS numbers of ours beside that of the session.
 fn ingest(
@@ -84,6 +86,15 @@ impl Sessions {
             .reregister(&mut SourceFd(&fd), super::token_of(id, side), Interest::WRITABLE)
             .and_then(|()| connection.stream.try_clone())
             .map_err(|error| format!("the connection cannot be given to a reader: {error}"))?;
+        let port = |address: std::io::Result<SocketAddr>| address.map_or(0, |address| address.port());
+        let monitored = Arc::new(SessionUp {
+            info: info.clone(),
+            at: SystemTime::now(),
+            local,
+            ports: (port(connection.stream.local_addr()), port(connection.stream.peer_addr())),
+            sent: connection.sent_open.clone(),
+            received: connection.received_open.clone(),
+        });
         let unread = std::mem::take(&mut connection.input);
         let heard = Arc::new(AtomicU64::new(self.clock.now()));
         let peer_info = info.clone();
@@ -100,6 +111,7 @@ impl Sessions {
             worker,
             reader,
             local,
+            monitored: monitored.clone(),
             heard,
             backlog: Backlog::default(),
             initial_done: [false; 2],
@@ -109,6 +121,7 @@ impl Sessions {
         peer.up = Some(up);
         self.restarted(id, retained);
 
+        self.outbox.send_to_monitors(&SessionNews::Up(monitored));
         // Workers learn of a source before its reader can send the first route.
         for at in 0..self.outbox.workers() {
             let info = info.clone();
@@ -131,9 +144,12 @@ impl Sessions {
             connection.output.cut();
         }
         let Some(up) = peer.up.take() else { return };
+        let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
         peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
         let at_once = retention.map_or_else(FamilySet::default, |retention| retention.long_lived_only);
+        let at = SystemTime::now();
+        self.outbox.send_to_monitors(&SessionNews::Down { up: up.monitored.clone(), cause, at });
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
@@ -141,6 +157,12 @@ impl Sessions {
         self.leave_group(&up.info.egress, up.worker);
         self.begin_long_lived(id, at_once, now);
         self.announce_restarts(id);
+    }
+
+    /// The established sessions, for a monitor that begins. News that the session thread sent before this call are
+    /// part of it.
+    pub fn monitored(&self) -> Vec<Arc<SessionUp>> {
+        self.peers.values().filter_map(|peer| Some(peer.up.as_ref()?.monitored.clone())).collect()
     }
 
     /// Changes the egress settings of an established session. Its worker stays and takes over the
@@ -208,6 +230,11 @@ impl Sessions {
         Ok((Arc::new(info), local))
     }
 
+    /// Whether internal peers may get routes with our own address, whatever their settings are.
+    pub(super) fn sends_own_addresses(&self) -> bool {
+        self.originated.is_configured() || self.unnumbered.is_configured()
+    }
+
     /// The egress settings of a session.
     fn egress(
         &self,
@@ -216,11 +243,23 @@ impl Sessions {
         local: IpAddr,
         interfaces: &[InterfaceConfig],
     ) -> EgressSettings {
-        let own = || socket::own_addresses(local, interfaces);
+        // RFC 2545 section 3: the receivers are on the link of a link-local address.
+        let link_local = match local {
+            IpAddr::V6(local) if local.is_unicast_link_local() => Some(local),
+            _ => None,
+        };
+        let own = || {
+            let (v4, v6) = socket::own_addresses(local, peer.link.as_ref(), interfaces);
+            // A session over IPv6 needs no IPv4 address on the link, nor that it is on the same subnet.
+            (v4.filter(|_| local.is_ipv4() || !negotiated.extended_next_hop), v6)
+        };
         let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
-        } else if self.originated.is_configured() || peer.settings.export.sets_next_hop(SetNextHop::Own) {
+        } else if self.sends_own_addresses()
+            || peer.settings.default_originate.is_some()
+            || peer.settings.export.sets_next_hop(SetNextHop::Own)
+        {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
@@ -248,6 +287,9 @@ impl Sessions {
             long_lived: negotiated.long_lived.is_some(),
             role: peer.settings.role,
             next_hop,
+            link_local,
+            extended_next_hop: negotiated.extended_next_hop,
+            default_originate: self.default_route(peer.settings.default_originate.as_ref()),
             add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
             client: peer.settings.best_path_per_client.then_some(peer.id),
             export: peer.settings.export.clone(),

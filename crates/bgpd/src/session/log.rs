@@ -3,12 +3,15 @@
 //! A neighbour that flaps must not fill the log. Each has an allowance of lines; the lines that exceed it are counted, and the
 //! neighbour's next line has their number.
 
+use super::peer::Peer;
 use ribtide_bgp::egress::LimitExceeded;
 use ribtide_bgp::fsm::{Millis, Negotiated};
 use ribtide_bgp::ingest::{LimitAction, LimitCrossed, LimitEvent};
 use ribtide_dataplane::InterfaceLine;
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{Afi, Map};
 use ribtide_runtime::log::target;
+use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 
@@ -35,9 +38,35 @@ impl Default for Log {
 
 /// A neighbour as a line names it.
 pub(super) struct Who<'a> {
+    /// Its address, with a zone if it is link-local.
     pub(super) address: IpAddr,
+    /// The interface that the zone stands for.
+    pub(super) interface: Option<&'a str>,
     pub(super) asn: Option<u32>,
     pub(super) group: &'a str,
+}
+
+impl<'a> Who<'a> {
+    /// A neighbour without a session.
+    pub(super) fn of(peer: &'a Peer) -> Who<'a> {
+        Who {
+            address: peer.address,
+            interface: peer.link.as_ref().map(|link| link.name.as_str()),
+            asn: peer.fsm.settings().peer_asn,
+            group: &peer.settings.group,
+        }
+    }
+}
+
+impl fmt::Display for Who<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (address, zone) = split_zone(self.address);
+        match (self.interface, zone) {
+            (Some(interface), _) => write!(f, "{address}%{interface}"),
+            (None, Some(zone)) => write!(f, "{address}%{zone}"),
+            (None, None) => address.fmt(f),
+        }
+    }
 }
 
 /// What happened to a neighbour.
@@ -109,7 +138,8 @@ impl Log {
         let own = self.neighbors.entry(who.address).or_insert_with(|| Allowance::full(NEIGHBOR_BURST_MAX));
         let Some(lines_left_out) = own.take(now, NEIGHBOR_BURST_MAX, EARNED) else { return };
         let Some(lines_left_out_of_all) = self.all.take(now, ALL_AT_ONCE, ALL_EARNED) else { return };
-        let Who { address: neighbor, asn, group } = who;
+        let Who { asn, group, .. } = who;
+        let neighbor = who;
         let (lines_left_out, lines_left_out_of_all) =
             (NonZeroU64::new(lines_left_out), NonZeroU64::new(lines_left_out_of_all));
         match news {
@@ -232,7 +262,7 @@ mod tests {
     use ribtide_runtime::log::{LogSettings, capture};
 
     fn who(last: u8) -> Who<'static> {
-        Who { address: [192, 0, 2, last].into(), asn: Some(65010), group: "upstream" }
+        Who { address: [192, 0, 2, last].into(), interface: None, asn: Some(65010), group: "upstream" }
     }
 
     /// What is logged, without the time.
@@ -256,6 +286,7 @@ mod tests {
             role: None,
             restart: None,
             long_lived: None,
+            extended_next_hop: false,
             path_ids: FamilySet::default(),
             sent_path_ids: FamilySet::default(),
         };

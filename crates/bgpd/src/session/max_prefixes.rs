@@ -119,5 +119,5 @@ impl Sessions {
 }
 
 fn who(peer: &Peer) -> Who<'_> {
-    Who { address: peer.address, asn: peer.up.as_ref().map(|up| up.info.asn), group: &peer.settings.group }
+    Who { asn: peer.up.as_ref().map(|up| up.info.asn), ..Who::of(peer) }
 }

@@ -10,10 +10,14 @@
 //! connection until the session is established; then a reader has the read side. Stages that have no threads of their own
 //! run here too, a bounded pass between any two looks at sockets and timers ([`Hosted`]).
 
+mod advertisements;
+mod aggregates;
 mod bfd;
 mod connection;
+mod default_routes;
 mod graceful_restart;
 mod ids;
+mod injected;
 mod interfaces;
 mod keys;
 mod link;
@@ -30,22 +34,29 @@ mod refused;
 mod socket;
 pub mod tcp_ao;
 mod ttl;
+mod unnumbered;
 mod view;
+mod watches;
 mod write_queue;
 mod writers;
 
+pub use aggregates::AggregateView;
 pub use graceful_restart::RetainedView;
+pub use injected::{INJECTED_MAX, InjectedChange, InjectedText, InjectedView, NewRoute, NotInjected};
 pub use own_restart::{Deferral, Restarted};
 pub(crate) use own_restart::{defers, is_awaited, is_complete};
 pub use reconfiguration::Neighbors;
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
 pub(super) use socket::set_md5;
+pub use unnumbered::WaitingInterface;
 pub use view::{NeighborView, Totals, UpView};
 pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
+use super::monitor::{DownCause, Taps};
 use super::reader::{Command, Report, What};
+use super::shard::ShardNews;
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
 use ids::Ids;
@@ -60,13 +71,14 @@ use outbox::Outbox;
 use own_restart::OwnRestarts;
 use peer::Peer;
 use ribtide_bfd::Standing;
-use ribtide_bfdd::BfdNews;
+use ribtide_bfdd::{BfdNews, Learnt};
 use ribtide_bgp::fsm::{Action, Event, Millis, Side};
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{EgressSettings, MOST_PEERS, PeerId, PeerKind};
 use ribtide_config::{BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 use ribtide_dataplane::InterfaceNews;
 use ribtide_prefix::Map;
+use ribtide_prefix::zone::zone_of;
 use ribtide_ribd::Redistributed;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -75,7 +87,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
+use ribtide_wire::bgp::message::{self, HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -84,6 +96,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use unnumbered::{Link, Unnumbered};
+use watches::Watches;
 use writers::{Loan, Writers};
 
 /// Flushes of workers that may wait to be queued.
@@ -100,11 +114,10 @@ const LINGERING: usize = 1024;
 const WRITES_AT_ONCE: usize = 8 * 1024 * 1024;
 
 const WAKE: Token = Token(usize::MAX);
+/// The socket of Router Advertisements.
+const ADVERTISEMENTS: Token = Token(usize::MAX - 1);
 /// Tokens of at least this are listeners'; lower ones are connections', two for each peer.
 const LISTENERS: usize = 1 << 48;
-
-/// A session of which a shard holds nothing any more.
-type Purged = (PeerId, u32);
 
 /// The session thread's connections, before it runs.
 pub(super) struct SessionsBuilder {
@@ -114,8 +127,9 @@ pub(super) struct SessionsBuilder {
     listeners: Listeners,
     writes: (Sender<EgressOut>, Receiver<EgressOut>),
     reports: (Sender<Report>, Receiver<Report>),
-    purged: (Sender<Purged>, Receiver<Purged>),
+    shard_news: (Sender<ShardNews>, Receiver<ShardNews>),
     bfd: (Sender<BfdNews>, Receiver<BfdNews>),
+    learnt: Option<Sender<Learnt>>,
     links: (Sender<InterfaceNews>, Receiver<InterfaceNews>),
     redistributed: (Sender<Redistributed>, Receiver<Redistributed>),
 }
@@ -126,6 +140,8 @@ pub(super) struct Outputs {
     pub(super) workers: Vec<Sender<EgressIn>>,
     /// The readers' command rings, by number.
     pub(super) readers: Vec<Sender<Command>>,
+    /// Monitors, which get the start and end of each session.
+    pub(super) monitors: Taps,
 }
 
 /// What the session thread needs of the configuration.
@@ -151,7 +167,7 @@ impl SessionsBuilder {
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
         let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
-        let (writes, reports, purged, bfd, links, redistributed) = (
+        let (writes, reports, shard_news, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
             rings.bounded("shards to sessions", REPORTS),
@@ -165,12 +181,17 @@ impl SessionsBuilder {
             listeners,
             writes: (writes.0.with_wake(Some(wake.clone())), writes.1),
             reports: (reports.0.with_wake(Some(wake.clone())), reports.1),
-            purged: (purged.0.with_wake(Some(wake.clone())), purged.1),
+            shard_news: (shard_news.0.with_wake(Some(wake.clone())), shard_news.1),
             bfd: (bfd.0.with_wake(Some(wake.clone())), bfd.1),
             links: (links.0.with_wake(Some(wake.clone())), links.1),
             redistributed: (redistributed.0.with_wake(Some(wake.clone())), redistributed.1),
             wake,
+            learnt: None,
         })
+    }
+
+    pub(super) fn set_bfd(&mut self, learnt: Sender<Learnt>) {
+        self.learnt = Some(learnt);
     }
 
     pub(super) fn writes(&self) -> Sender<EgressOut> {
@@ -181,8 +202,8 @@ impl SessionsBuilder {
         self.reports.0.clone()
     }
 
-    pub(super) fn purged(&self) -> Sender<Purged> {
-        self.purged.0.clone()
+    pub(super) fn shard_news(&self) -> Sender<ShardNews> {
+        self.shard_news.0.clone()
     }
 
     pub(super) fn bfd(&self) -> Sender<BfdNews> {
@@ -236,7 +257,7 @@ impl SessionsBuilder {
             timers: BTreeSet::new(),
             groups: Map::default(),
             load: vec![0; outputs.readers.len()],
-            outbox: Outbox::new(outputs.workers, outputs.readers),
+            outbox: Outbox::new(outputs.workers, outputs.readers, outputs.monitors),
             writers: Writers::start(setup.writers.clone(), &self.rings)?,
             lingering: VecDeque::new(),
             refused: RefusedConnections::default(),
@@ -244,21 +265,31 @@ impl SessionsBuilder {
             proven: Map::default(),
             bfd: self.bfd.1,
             links: Interfaces::default(),
+            unnumbered: Unnumbered::new(self.learnt),
             link_news: self.links.1,
             redistributed: self.redistributed.1,
             originated: Originated::default(),
+            watches: Watches::default(),
+            is_running: false,
+            down_cause: DownCause::LocalEvent(0),
             own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
         };
         sessions.originate(&setup.bgp.originate);
+        sessions.configure_interfaces(&setup.bgp.interfaces);
+        let ranges = setup.bgp.dynamic.iter().map(|range| &range.settings);
+        let neighbors = setup.bgp.neighbors.values().map(|neighbor| &neighbor.settings);
+        let interfaces = setup.bgp.interfaces.iter().map(|neighbor| &neighbor.settings);
+        sessions.begin_default_routes(neighbors.chain(ranges).chain(interfaces));
         for neighbor in setup.bgp.neighbors.values() {
             sessions.configure(neighbor);
         }
-        let (writes, reports, purged) = (self.writes.1, self.reports.1, self.purged.1);
+        sessions.watch_routes();
+        let (writes, reports, shard_news) = (self.writes.1, self.reports.1, self.shard_news.1);
         let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
         let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
-            sessions.run(&writes, &reports, &purged, &calls, &mut hosted, &stop);
+            sessions.run(&writes, &reports, &shard_news, &calls, &mut hosted, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -298,9 +329,17 @@ pub struct Sessions {
     proven: Map<IpAddr, Standing>,
     bfd: Receiver<BfdNews>,
     links: Interfaces,
+    /// Neighbours by interface.
+    unnumbered: Unnumbered,
     link_news: Receiver<InterfaceNews>,
     redistributed: Receiver<Redistributed>,
     originated: Originated,
+    /// Route watches.
+    watches: Watches,
+    /// Whether the thread runs, so that routes may be advertised.
+    is_running: bool,
+    /// Why the session ends whose end is under way.
+    down_cause: DownCause,
     own_restarts: OwnRestarts,
 }
 
@@ -309,25 +348,28 @@ impl Sessions {
         mut self,
         writes: &Receiver<EgressOut>,
         reports: &Receiver<Report>,
-        purged: &Receiver<Purged>,
+        shard_news: &Receiver<ShardNews>,
         calls: &CallQueue<Sessions>,
         hosted: &mut Hosted,
         stop: &Stop,
     ) {
+        self.is_running = true;
         let ids: Vec<PeerId> = self.peers.keys().copied().collect();
         for id in ids {
             self.start(id);
         }
         let mut events = Events::with_capacity(1024);
         let mut rest = Turn::Idle;
+        let mut hears = false;
         while !stop.stopped() {
             self.outbox.retry();
-            let waiting = !writes.is_empty()
+            let waiting = hears
+                || !writes.is_empty()
                 || !reports.is_empty()
                 || (self.outbox.is_empty() && !self.redistributed.is_empty());
             let timeout = if rest == Turn::Busy || waiting {
                 Duration::ZERO
-            } else if rest == Turn::Held || !self.outbox.is_empty() {
+            } else if rest == Turn::Held || !self.outbox.is_empty() || self.unnumbered.is_unshared() {
                 Duration::from_millis(1)
             } else {
                 self.poll_timeout().min(idle::until_idle())
@@ -344,6 +386,7 @@ impl Sessions {
             for event in &events {
                 match event.token() {
                     WAKE => {}
+                    ADVERTISEMENTS => hears = true,
                     Token(at) if at >= LISTENERS => self.accept(at - LISTENERS),
                     token => {
                         if event.is_writable() {
@@ -360,6 +403,7 @@ impl Sessions {
             while let Some(news) = self.link_news.try_recv() {
                 self.take_interface(news);
             }
+            hears = hears && self.hear();
             // What readers have no room for waits in the RIB manager, where changes coalesce.
             while self.outbox.is_empty()
                 && let Some(changes) = self.redistributed.try_recv()
@@ -370,12 +414,18 @@ impl Sessions {
             while let Some(report) = reports.try_recv() {
                 self.report(report);
             }
-            while let Some((id, session)) = purged.try_recv() {
-                self.ids.purged(id, session);
+            while let Some(news) = shard_news.try_recv() {
+                match news {
+                    ShardNews::Purged(id, session) => self.ids.purged(id, session),
+                    ShardNews::Watched(shard, news) => self.watched(shard, news),
+                }
             }
             self.take_writes(writes);
             calls.serve(&mut self);
             self.run_timers();
+            self.advertise();
+            self.share_bfd();
+            self.expire_injected();
             rest = hosted.pass();
         }
         self.close_all(!stop.removes());
@@ -384,16 +434,27 @@ impl Sessions {
     /// How long nothing needs to be done unless something happens.
     fn poll_timeout(&self) -> Duration {
         let (timer, linger) = (self.timers.first().map(|t| t.0), self.lingering.front().map(|l| l.0));
-        let next = timer.into_iter().chain(linger).min().map(|at| self.clock.until(at));
+        let (advertisement, expiry) = (self.unnumbered.next(), self.originated.injected.next_expiry());
+        let next = timer.into_iter().chain(linger).chain(advertisement).chain(expiry).min();
+        let next = next.map(|at| self.clock.until(at));
         // Rounded up: waking a moment early would only mean waking again.
         next.map_or(Duration::MAX, |d| d.saturating_add(Duration::from_millis(1)))
     }
 
     /// A configured neighbour comes, and waits to be started.
     fn configure(&mut self, neighbor: &NeighborConfig) -> PeerId {
+        self.configure_on(neighbor, None)
+    }
+
+    /// The same, of a neighbour by interface where it has a `link`.
+    fn configure_on(&mut self, neighbor: &NeighborConfig, link: Option<Link>) -> PeerId {
         let id = self.add(neighbor.address, neighbor.settings.clone(), false);
+        if let Some(link) = &link {
+            self.note_link(link, id);
+        }
         if let Some(peer) = self.peers.get_mut(&id) {
             peer.description.clone_from(&neighbor.description);
+            peer.link = link;
         }
         self.obey(id);
         id
@@ -440,7 +501,14 @@ impl Sessions {
         let told = matches!(event, Event::Message(_, MessageType::Notification, _));
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let ends_retention = graceful_restart::ends_retention(&event);
+        // Only an established session has an end that monitors get.
+        let cause = peer.up.is_some().then(|| DownCause::of(&event));
         let actions = peer.handle(event, now);
+        if let Some(cause) = cause
+            && actions.iter().any(|action| matches!(action, Action::Down(_)))
+        {
+            self.down_cause = cause.with(&actions);
+        }
         if told || actions.iter().any(is_news) {
             self.report_news(id, &actions, before, now);
         }
@@ -471,7 +539,7 @@ impl Sessions {
         };
         let asn = up.map(|n| n.asn).or(peer.up.as_ref().map(|up| up.info.asn));
         let asn = asn.or(peer.fsm.settings().peer_asn);
-        let who = Who { address: peer.address, asn, group: &peer.settings.group };
+        let who = Who { asn, ..Who::of(peer) };
         self.log.neighbor(now, &who, &news);
     }
 
@@ -502,10 +570,14 @@ impl Sessions {
         }
         let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some() || peer.retained.is_some();
         if peer.dynamic && !peer.has_connections() && !waits {
-            let (address, kind) = (peer.address, peer.kind);
+            let (address, kind, link) = (peer.address, peer.kind, peer.link.take());
             after.map(|at| self.timers.remove(&(at, id)));
             self.peers.remove(&id);
             self.by_address.remove(&address);
+            if let Some(link) = link {
+                self.unnumbered.forget(&link, id);
+                self.unnumbered.unshared();
+            }
             self.ids.retire(id, kind);
         }
     }
@@ -540,7 +612,7 @@ impl Sessions {
         loop {
             let Some(accepted) = self.listeners.get(listener).map(TcpListener::accept) else { return };
             match accepted {
-                Ok((stream, from)) => self.accepted(stream, from.ip().to_canonical()),
+                Ok((stream, from)) => self.accepted(stream, from),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 // A connection that ended while it waited, or no descriptors left: the others go on.
                 Err(_) => return,
@@ -548,8 +620,14 @@ impl Sessions {
         }
     }
 
-    fn accepted(&mut self, stream: TcpStream, from: IpAddr) {
-        let known = self.by_address.get(&from).copied();
+    fn accepted(&mut self, stream: TcpStream, address: SocketAddr) {
+        let from = self.zoned(address);
+        let mut known = self.by_address.get(&from).copied();
+        if let (None, SocketAddr::V6(address)) = (known, address)
+            && zone_of(from).is_some()
+        {
+            known = self.router_on(address.scope_id(), *address.ip(), true);
+        }
         let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
             (None, Some(_)) if self.peers.len() >= MOST_PEERS => {
@@ -558,7 +636,10 @@ impl Sessions {
             }
             (None, Some(settings)) => {
                 let id = self.add(from, settings, true);
-                let now = self.clock.now();
+                let (now, link) = (self.clock.now(), self.link_of(address));
+                if let Some(peer) = self.peers.get_mut(&id) {
+                    peer.link = link;
+                }
                 let obstacle = self.obstacle(id);
                 if let Some(peer) = self.peers.get_mut(&id).filter(|peer| peer.settings.shutdown.is_none()) {
                     peer.handle(Event::Start, now);
@@ -588,14 +669,13 @@ impl Sessions {
             ))
         });
         if let Some((reason, why)) = refused {
-            let who =
-                Who { address: peer.address, asn: peer.fsm.settings().peer_asn, group: &peer.settings.group };
-            self.log.neighbor(now, &who, &News::Refused(&why));
+            self.log.neighbor(now, &Who::of(peer), &News::Refused(&why));
             self.refused.add(reason);
             return self.settle(id);
         }
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let mut actions = peer.handle(Event::Accepted, now);
+        self.down_cause = DownCause::of(&Event::Accepted).with(&actions);
         let refusal =
             actions.iter().find_map(|a| if let Action::Refuse(n) = a { Some(n.clone()) } else { None });
         match refusal {
@@ -642,7 +722,12 @@ impl Sessions {
 
     fn connect(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        match socket::connect(peer.address, &peer.settings, peer.kind.is_external()) {
+        let port = peer.settings.port;
+        let to = match &peer.link {
+            Some(link) => link.socket_address(peer.address, port),
+            None => SocketAddr::new(peer.address, port),
+        };
+        match socket::connect(to, &peer.settings, peer.kind.is_external()) {
             Ok(stream) => {
                 *peer.slot(Side::Ours) = Some(Connection::new(stream, true));
                 self.watch(id, Side::Ours, Interest::READABLE | Interest::WRITABLE);
@@ -693,6 +778,11 @@ impl Sessions {
                     let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
                     connection.input.drain(..len);
                     connection.received.count(kind);
+                    if kind == MessageType::Open {
+                        let mut open = Vec::new();
+                        message::write(&mut open, kind, &body);
+                        connection.received_open = open.into();
+                    }
                     self.event(id, Event::Message(side, kind, &body));
                 }
                 Err(notification) => return self.event(id, Event::Fault(side, notification)),
@@ -709,6 +799,9 @@ impl Sessions {
         let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
         if let Some(kind) = kind_of(&message) {
             connection.sent.count(kind);
+            if kind == MessageType::Open {
+                connection.sent_open = message.as_slice().into();
+            }
         }
         connection.output.push(message.into());
         self.write(id, side);
@@ -816,8 +909,10 @@ impl Sessions {
 
     fn report(&mut self, report: Report) {
         let Report { peer: id, session, what } = report;
-        if let What::Detached { shards } = what {
-            return self.ids.shards_informed(id, session, shards);
+        match what {
+            What::Detached { shards } => return self.ids.shards_informed(id, session, shards),
+            What::Watching { generation, shards } => return self.watching(generation, shards),
+            _ => {}
         }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
         if up.info.session != session {
@@ -833,7 +928,7 @@ impl Sessions {
             What::BeginOfRefresh(afi) => self.refresh_begins(id, afi),
             What::EndOfRefresh(afi) => self.refresh_ends(id, afi),
             // Of a session that is over, and dealt with above.
-            What::Detached { .. } => {}
+            What::Detached { .. } | What::Watching { .. } => {}
             What::EndOfRib(afi) => {
                 up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true;
                 self.refreshed(id, afi);
@@ -873,11 +968,16 @@ fn kind_of(message: &[u8]) -> Option<MessageType> {
     MessageType::from_u8(*message.get(HEADER_LEN - 1)?)
 }
 
+/// Whether a message that we wrote is a NOTIFICATION.
+pub(super) fn is_notification(message: &[u8]) -> bool {
+    kind_of(message) == Some(MessageType::Notification)
+}
+
 /// Whether an operator wants to hear of it.
 fn is_news(action: &Action) -> bool {
     match action {
         Action::Up(..) | Action::Down(_) => true,
-        Action::Send(_, message) => kind_of(message) == Some(MessageType::Notification),
+        Action::Send(_, message) => is_notification(message),
         Action::Connect | Action::Refuse(_) | Action::Close(_) => false,
     }
 }

@@ -1,14 +1,17 @@
 //! The routes that this router originates: configured networks, and redistributed routes of the RIB
-//! manager.
+//! manager. [`aggregates`](super::aggregates) has those of aggregates, and [`injected`](super::injected)
+//! those of clients of the API.
 //!
 //! A source of such routes is a peer without a session ([`PeerKind::Local`]). Reader 0 sends its routes
 //! to the shards like those of a peer, through the policy of the source.
 
 use super::Sessions;
+use super::aggregates::Aggregate;
+use super::injected::Injected;
 use crate::reader::{Command, Origination};
-use ribtide_bgp::ingest::IngestSettings;
+use ribtide_bgp::ingest::{IngestSettings, OriginatedAttributes};
 use ribtide_bgp::message::{EgressIn, by_family};
-use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, PeerInfo, PeerKind};
+use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, PeerId, PeerInfo, PeerKind};
 use ribtide_config::OriginateConfig;
 use ribtide_policy::Policy;
 use ribtide_prefix::{AnyPrefix, Families, Map};
@@ -19,18 +22,24 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// The reader of all sources.
-const READER: usize = 0;
+pub(super) const READER: usize = 0;
 /// Prefixes of one message to the reader at most.
 const BATCH: usize = 4096;
 
 /// What is originated.
 #[derive(Default)]
 pub(super) struct Originated {
-    config: OriginateConfig,
+    pub(super) config: OriginateConfig,
     /// The redistributed routes of the RIB manager.
     routes: Map<AnyPrefix, Protocol>,
     /// The sources that are configured.
-    sources: BTreeMap<LocalSource, Arc<PeerInfo>>,
+    pub(super) sources: BTreeMap<LocalSource, Arc<PeerInfo>>,
+    /// The configured aggregates.
+    pub(super) aggregates: BTreeMap<AnyPrefix, Aggregate>,
+    /// Routes of clients of the API.
+    pub(super) injected: Injected,
+    /// The source of default routes of single neighbours, once there is one.
+    pub(super) default_source: Option<PeerId>,
 }
 
 impl Originated {
@@ -58,8 +67,14 @@ impl Sessions {
                     let all = former != Some(policy);
                     let (withdrawn, announced) = self.difference(source, &before, all);
                     self.send_routes(source, &withdrawn, &announced);
+                    if all && source == LocalSource::Api {
+                        self.inject_again();
+                    }
                 }
             }
+        }
+        if before.aggregates != config.aggregates {
+            self.configure_aggregates(&before.aggregates);
         }
     }
 
@@ -119,22 +134,41 @@ impl Sessions {
         let origin = match source {
             LocalSource::Network => Origin::Igp,
             LocalSource::Connected | LocalSource::Static | LocalSource::Kernel => Origin::Incomplete,
+            // Their routes have attributes of their own.
+            LocalSource::Api | LocalSource::Aggregate | LocalSource::Default => return,
         };
+        let attributes = OriginatedAttributes::new(origin);
         let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), Families::default()));
         let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), by_family(prefixes)));
         for (withdrawn, announced) in withdrawn.chain(announced) {
             let (info, settings) = (info.clone(), settings.clone());
-            let routes = Origination { info, settings, origin, withdrawn, announced };
+            let attributes = attributes.clone();
+            let routes = Origination { info, settings, attributes, withdrawn, announced };
             self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
         }
     }
 
     /// Begins a source without routes, which the workers know.
     fn begin_source(&mut self, source: LocalSource, policy: &Arc<Policy>) {
+        let info = self.source_info(source, policy);
+        for worker in 0..self.outbox.workers() {
+            self.outbox.send_to_worker(worker, EgressIn::SourceUp(info.clone()));
+        }
+        self.originated.sources.insert(source, info.clone());
+        // The reader and the shards know it from now on, also if it never has a route.
+        let (withdrawn, announced) = Default::default();
+        let settings = IngestSettings::new(policy.clone());
+        let attributes = OriginatedAttributes::new(Origin::Igp);
+        let routes = Origination { info, settings, attributes, withdrawn, announced };
+        self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
+    }
+
+    /// A source as a peer with another session.
+    pub(super) fn source_info(&mut self, source: LocalSource, policy: &Arc<Policy>) -> Arc<PeerInfo> {
         let kind = PeerKind::Local(source);
         let id = self.ids.take(kind);
         let families = FamilySet { ipv4: true, ipv6: true };
-        let info = Arc::new(PeerInfo {
+        Arc::new(PeerInfo {
             id,
             session: self.ids.next_session(id),
             address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -149,16 +183,7 @@ impl Sessions {
                 cluster_id: self.cluster_id,
                 ..EgressSettings::new(kind, self.asn, self.router_id, families, policy.clone())
             },
-        });
-        for worker in 0..self.outbox.workers() {
-            self.outbox.send_to_worker(worker, EgressIn::SourceUp(info.clone()));
-        }
-        self.originated.sources.insert(source, info.clone());
-        // The reader and the shards know it from now on, also if it never has a route.
-        let (withdrawn, announced) = Default::default();
-        let settings = IngestSettings::new(policy.clone());
-        let routes = Origination { info, settings, origin: Origin::Igp, withdrawn, announced };
-        self.outbox.send_to_reader(READER, Command::Originate(Box::new(routes)));
+        })
     }
 
     /// Ends a source and withdraws its routes.

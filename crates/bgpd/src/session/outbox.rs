@@ -1,9 +1,10 @@
-//! The messages of the session thread to workers and readers, in one order and without blocking.
+//! The messages of the session thread to workers, readers and monitors, in one order and without blocking.
 //!
 //! The order matters: a worker must know a source before the reader of the source can send a route.
-//! So a message to a worker enters its queue before a later message enters that of a reader.
+//! So a message to a worker or monitor enters its queue before a later message enters that of a reader.
 //! Messages without room wait here, a few for each session that begins or ends.
 
+use crate::monitor::{SessionNews, Tap, Taps};
 use crate::reader::Command;
 use ribtide_bgp::message::EgressIn;
 use ribtide_runtime::ring::{Sender, TrySend};
@@ -12,18 +13,32 @@ use std::collections::VecDeque;
 enum Letter {
     Worker(usize, EgressIn),
     Reader(usize, Command),
+    Monitor(Tap, SessionNews),
 }
 
 /// The queues of workers and readers, and the waiting messages.
 pub(super) struct Outbox {
     workers: Vec<Sender<EgressIn>>,
     readers: Vec<Sender<Command>>,
+    monitors: Taps,
     waiting: VecDeque<Letter>,
 }
 
 impl Outbox {
-    pub(super) fn new(workers: Vec<Sender<EgressIn>>, readers: Vec<Sender<Command>>) -> Outbox {
-        Outbox { workers, readers, waiting: VecDeque::new() }
+    pub(super) fn new(
+        workers: Vec<Sender<EgressIn>>,
+        readers: Vec<Sender<Command>>,
+        monitors: Taps,
+    ) -> Outbox {
+        Outbox { workers, readers, monitors, waiting: VecDeque::new() }
+    }
+
+    /// Sends news of a session to every monitor.
+    pub(super) fn send_to_monitors(&mut self, news: &SessionNews) {
+        for tap in [&self.monitors.bmp, &self.monitors.mrt].into_iter().flatten() {
+            self.waiting.push_back(Letter::Monitor(tap.clone(), news.clone()));
+        }
+        self.retry();
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -58,6 +73,7 @@ impl Outbox {
                     Err(TrySend::Full(command)) => Some(Letter::Reader(at, command)),
                     Ok(()) | Err(TrySend::Closed) => None,
                 },
+                Letter::Monitor(tap, news) => tap.news(news).map(|news| Letter::Monitor(tap, news)),
             };
             if let Some(letter) = full {
                 self.waiting.push_front(letter);
@@ -79,7 +95,7 @@ mod tests {
         let rings = Rings::default();
         let (worker, worker_gets) = rings.bounded("worker", 1);
         let (reader, reader_gets) = rings.bounded("reader", 8);
-        let mut outbox = Outbox::new(vec![worker], vec![reader]);
+        let mut outbox = Outbox::new(vec![worker], vec![reader], Taps::default());
         for peer in 0..2 {
             outbox.send_to_worker(0, EgressIn::MemberDown(PeerId(peer)));
             outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::default()));

@@ -2,8 +2,11 @@
 
 use super::connection::Connection;
 use super::graceful_restart::Retained;
+use super::log::Who;
 use super::max_prefixes::LimitState;
+use super::unnumbered::Link;
 use super::write_queue::Backlog;
+use crate::monitor::SessionUp;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
 use ribtide_config::{AnyAsn, NeighborSettings};
@@ -23,6 +26,8 @@ pub(super) struct Peer {
     pub(super) dynamic: bool,
     /// The interface of the subnet on which it was last seen.
     pub(super) interface: Option<String>,
+    /// Its link, if the configuration has it by interface.
+    pub(super) link: Option<Link>,
     pub(super) fsm: fsm::Peer,
     ours: Option<Connection>,
     theirs: Option<Connection>,
@@ -48,6 +53,8 @@ pub(super) struct Up {
     pub(super) worker: usize,
     pub(super) reader: usize,
     pub(super) local: IpAddr,
+    /// The session as monitors get it.
+    pub(super) monitored: Arc<SessionUp>,
     /// When its reader last received bytes.
     pub(super) heard: Arc<AtomicU64>,
     pub(super) backlog: Backlog,
@@ -92,6 +99,7 @@ impl Peer {
             long_lived: settings.graceful_restart.long_lived_time,
             add_path_receive: settings.add_path.receive,
             add_path_send: settings.add_path.send.families(),
+            extended_next_hop: settings.extended_next_hop,
         };
         // The seed must differ between peers and routers.
         let seed = u64::from(u32::from(router_id)) << 32 | u64::from(id.0);
@@ -103,6 +111,7 @@ impl Peer {
             settings,
             dynamic: false,
             interface: None,
+            link: None,
             fsm: fsm::Peer::new(machine, seed),
             ours: None,
             theirs: None,
@@ -168,7 +177,7 @@ impl Peer {
         if state != before {
             tracing::debug!(
                 target: target::BGP_SESSION,
-                neighbor = %self.address,
+                neighbor = %Who::of(self),
                 before = before.name(),
                 state = state.name(),
                 reason = self.fsm.last_error().filter(|e| e.at == now).map(|e| e.text.as_str()),

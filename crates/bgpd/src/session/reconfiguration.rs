@@ -5,7 +5,8 @@ use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::{PeerId, PeerKind};
-use ribtide_config::{AsNumbers, BgpConfig, NeighborSettings, TcpAoConfig};
+use ribtide_config::{AsNumbers, BgpConfig, NeighborConfig, NeighborSettings, TcpAoConfig};
+use ribtide_prefix::zone::split_zone;
 use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
@@ -81,6 +82,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         graceful_restart,
         add_path,
         best_path_per_client,
+        extended_next_hop,
+        default_originate,
     } = new;
     let same_session = *peer_asn == old.peer_asn
         && *kind == old.kind
@@ -98,6 +101,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *role_strict == old.role_strict
         && add_path.receive == old.add_path.receive
         && add_path.send.families() == old.add_path.send.families()
+        && *extended_next_hop == old.extended_next_hop
         && *password == old.password
         && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
         && graceful_restart.helper == old.graceful_restart.helper
@@ -113,6 +117,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || *keep_received != old.keep_received
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export
+        || *default_originate != old.default_originate
         || *prefix_sid != old.prefix_sid
         || as_override != old.as_numbers.as_override
         || remove_private_as != old.as_numbers.remove_private_as
@@ -160,17 +165,27 @@ impl Sessions {
         // Both are in OPENs, in attributes that were sent, and in rules for received ones.
         let resets = |kind: PeerKind| confederation || (cluster_id && kind.is_internal());
         self.ranges.clone_from(&bgp.dynamic);
-        let originated = self.originated.is_configured();
+        let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
+        let own_addresses = self.sends_own_addresses();
         self.originate(&bgp.originate);
-        if originated != self.originated.is_configured() {
-            // Internal peers get our own address in NEXT_HOP of originated routes.
+        self.configure_interfaces(&bgp.interfaces);
+        if own_addresses != self.sends_own_addresses() {
+            // Internal peers get our own address in NEXT_HOP of originated routes, and of those from a link alone.
             let ids: Vec<PeerId> = self.peers.keys().copied().collect();
             ids.into_iter().for_each(|id| self.send_otherwise(id));
         }
+        let ranges = bgp.dynamic.iter().map(|range| &range.settings);
+        let interfaces = bgp.interfaces.iter().map(|neighbor| &neighbor.settings);
+        let neighbors = bgp.neighbors.values().map(|neighbor| &neighbor.settings);
+        self.begin_default_routes(neighbors.chain(ranges).chain(interfaces));
         let mut changed = Neighbors::default();
-        let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         for (address, id) in present {
-            self.renew(bgp, address, id, &resets, &mut changed);
+            // An interface that is no longer configured has no neighbour any more.
+            if self.by_address.get(&address) == Some(&id) {
+                self.renew(bgp, address, id, &resets, &mut changed);
+            } else {
+                changed.removed.push(split_zone(address).0);
+            }
         }
         for (address, neighbor) in &bgp.neighbors {
             if !self.by_address.contains_key(address) {
@@ -181,6 +196,7 @@ impl Sessions {
                 }
             }
         }
+        self.watch_routes();
         Ok(changed)
     }
 
@@ -194,11 +210,18 @@ impl Sessions {
         changed: &mut Neighbors,
     ) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let configured = bgp.neighbors.get(&address);
+        let link = peer.link.clone();
+        let by_interface =
+            link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
+                let (description, settings) = (neighbor.description.clone(), neighbor.settings.clone());
+                NeighborConfig { address, description, settings }
+            });
+        let configured = bgp.neighbors.get(&address).or(by_interface.as_ref());
         let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
+        let named = split_zone(address).0;
         let Some(settings) = configured.map(|neighbor| neighbor.settings.clone()).or(ranged) else {
             self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
-            return changed.removed.push(address);
+            return changed.removed.push(named);
         };
         let description = configured.and_then(|neighbor| neighbor.description.clone());
         let renamed = description != peer.description;
@@ -231,7 +254,7 @@ impl Sessions {
         if takes == Difference::Session {
             self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
             if let Some(neighbor) = configured {
-                let id = self.configure(neighbor);
+                let id = self.configure_on(neighbor, link);
                 self.start(id);
             }
         } else {
@@ -242,6 +265,7 @@ impl Sessions {
                 }
                 peer.settings = settings;
                 peer.description = description;
+                self.unnumbered.unshared();
                 peer.dynamic = configured.is_none();
             }
             self.announce_restarts(id);
@@ -261,13 +285,13 @@ impl Sessions {
             }
         }
         if shuts_down.is_some() {
-            changed.shut_down.push(address);
+            changed.shut_down.push(named);
         } else if starts {
-            changed.started.push(address);
+            changed.started.push(named);
         } else if takes == Difference::Session {
-            changed.reset.push(address);
+            changed.reset.push(named);
         } else if renamed || takes != Difference::None {
-            changed.refreshed.push(address);
+            changed.refreshed.push(named);
         }
     }
 
@@ -302,7 +326,7 @@ impl Sessions {
     }
 
     /// Removes a neighbour and its session. Its number is free when no trace is left.
-    fn remove(&mut self, id: PeerId, farewell: &Notification) {
+    pub(super) fn remove(&mut self, id: PeerId, farewell: &Notification) {
         if let Some(peer) = self.peers.get_mut(&id) {
             // A neighbour of a range ends with its connection; this one does now.
             peer.dynamic = true;

@@ -2,6 +2,7 @@
 
 use super::tcp_ao;
 use super::ttl::{self, TTL_MAX};
+use super::unnumbered::Link;
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -28,8 +29,7 @@ pub(super) fn listen(address: SocketAddr, dual_stack: bool) -> io::Result<TcpLis
 }
 
 /// Starts a connect. The socket becomes writable when it has a result.
-pub(super) fn connect(peer: IpAddr, settings: &NeighborSettings, external: bool) -> io::Result<TcpStream> {
-    let to = SocketAddr::new(peer, settings.port);
+pub(super) fn connect(to: SocketAddr, settings: &NeighborSettings, external: bool) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     if let Some(local) = settings.local_address {
@@ -133,17 +133,20 @@ pub(super) fn storage_of(address: SocketAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// The addresses of the interface that has `local`: it, and one of the other family if any.
+/// The addresses of the interface that has `local`: it, and one of the other family if any. A link-local `local` may be on
+/// several interfaces, so that of `link` is meant.
 pub(super) fn own_addresses(
     local: IpAddr,
+    link: Option<&Link>,
     configured: &[InterfaceConfig],
 ) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
     let of_config = configured
         .iter()
-        .map(|i| i.addresses.iter().map(|(a, _)| *a).collect::<Vec<_>>())
-        .find(|addresses| addresses.contains(&local));
+        .map(|i| (&i.name, i.addresses.iter().map(|(a, _)| *a).collect::<Vec<_>>()))
+        .find(|(name, addresses)| link.map_or_else(|| addresses.contains(&local), |link| link.name == **name))
+        .map(|(_, addresses)| addresses);
     // Without a reply the other family has no local next hop, and its routes are not sent.
-    let addresses = of_config.or_else(|| kernel_addresses(local).ok()).unwrap_or_default();
+    let addresses = of_config.or_else(|| kernel_addresses(local, link).ok()).unwrap_or_default();
     let mut own = (None, None);
     for address in std::iter::once(local).chain(addresses) {
         match address {
@@ -155,8 +158,8 @@ pub(super) fn own_addresses(
     own
 }
 
-/// All addresses of the kernel's interface that has `local`.
-fn kernel_addresses(local: IpAddr) -> io::Result<Vec<IpAddr>> {
+/// All addresses of the kernel's interface that has `local`, or is `link`.
+fn kernel_addresses(local: IpAddr, link: Option<&Link>) -> io::Result<Vec<IpAddr>> {
     let socket =
         Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(Protocol::from(libc::NETLINK_ROUTE)))?;
     socket.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -176,6 +179,7 @@ fn kernel_addresses(local: IpAddr) -> io::Result<Vec<IpAddr>> {
             }
         }
     }
-    let interface = all.iter().find(|a| a.local == local).map(|a| a.ifindex);
+    let of_local = || all.iter().find(|a| a.local == local).map(|a| a.ifindex);
+    let interface = link.map(|link| link.index).or_else(of_local);
     Ok(all.iter().filter(|a| Some(a.ifindex) == interface).map(|a| a.local).collect())
 }

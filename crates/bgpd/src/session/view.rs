@@ -26,8 +26,10 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct NeighborView {
     /// Its number in this process.
     pub id: PeerId,
-    /// Its address.
+    /// Its address, with a zone if it is link-local.
     pub address: IpAddr,
+    /// Its interface, if the configuration has it by that.
+    pub interface: Option<String>,
     /// The description.
     pub description: Option<String>,
     /// Its group in the configuration.
@@ -187,6 +189,7 @@ impl Sessions {
         NeighborView {
             id: peer.id,
             address: peer.address,
+            interface: peer.link.as_ref().map(|link| link.name.clone()),
             description: peer.description.clone(),
             group: peer.settings.group.clone(),
             dynamic: peer.dynamic,

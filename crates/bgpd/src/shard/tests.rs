@@ -177,8 +177,9 @@ fn equal_paths_share_one_group_and_a_lost_one_touches_no_route() {
 fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
-    let (purged, _purged) = rings.bounded("purged", 1);
-    let outputs = Outputs { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
+    let (news, _purged) = rings.bounded("purged", 1);
+    let outputs =
+        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
@@ -205,8 +206,9 @@ fn a_shard_that_waits_for_room_answers_questions() {
 fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 64);
-    let (purged, _purged) = rings.bounded("purged", 1);
-    let outputs = Outputs { workers: Vec::new(), rib: Some(rib), purged, activity: Activity::default() };
+    let (news, _purged) = rings.bounded("purged", 1);
+    let outputs =
+        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
     let builder = ShardBuilder::new(0, 9, &rings, None);
     let (inbox, feedback) = (builder.inbox(), builder.feedback());
     let (_port, mut stage) =

@@ -36,3 +36,63 @@ fn what_cannot_be_originated_is_refused() {
                     actions.set-next-hop = \"192.0.2.1\"\n";
     assert!(error(self_set).contains("our own address"));
 }
+
+#[test]
+fn aggregates_are_those_of_the_document() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let example = page.split("```toml").find(|part| part.starts_with("\n[[bgp.aggregate]]")).unwrap();
+    let example = example.split("```").next().unwrap();
+    let router = "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n";
+    let config = parse(&format!("{router}{example}")).unwrap_or_else(|e| panic!("{e:?}"));
+    let aggregates = config.bgp.unwrap().originate.aggregates;
+    let texts: Vec<String> = aggregates
+        .iter()
+        .map(|(prefix, aggregate)| {
+            format!(
+                "{prefix} {:?} {}",
+                matches!(aggregate.suppress, SuppressConfig::All),
+                aggregate.policy.name()
+            )
+        })
+        .collect();
+    assert_eq!(texts, ["203.0.113.0/24 true none", "2001:db8::/32 false tag"]);
+}
+
+#[test]
+fn what_cannot_be_aggregated_is_refused() {
+    let error = |text: &str| error(&format!("[[bgp.aggregate]]\n{text}"));
+    assert!(error("prefix = \"10.0.0.0/33\"").contains("10.0.0.0/33"));
+    assert!(error("prefix = \"10.0.0.1/32\"").contains("no prefix is more specific"));
+    assert!(error("prefix = \"10.0.0.0/8\"\n[[bgp.aggregate]]\nprefix = \"10.0.0.0/8\"").contains("already"));
+    assert!(error("prefix = \"10.0.0.0/8\"\nas-set = true").contains("RFC 9774"));
+    assert!(
+        error("prefix = \"10.0.0.0/8\"\nsummary-only = true\nsuppress = [\"accept\"]")
+            .contains("one of both")
+    );
+    assert!(error("prefix = \"10.0.0.0/8\"\nsuppress = [\"none\"]").contains("none"));
+}
+
+#[test]
+fn presence_of_routes_is_for_export_and_default_routes() {
+    let sets = "[policy.prefix-set.up]\nprefixes = [\"192.0.2.0/24\"]\n[[policy.definition.p.statement]]\n\
+                conditions.routes-absent = \"up\"\nactions.policy-result = \"accept\"\n";
+    let group = |settings: &str| {
+        format!("[bgp.group.g]\ntype = \"internal\"\nneighbors = [\"192.0.2.1\"]\n{settings}\n{sets}")
+    };
+    let router = "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n";
+    let text = group("export = [\"p\"]\ndefault-originate = { routes-exist = \"up\" }");
+    let config = parse(&format!("{router}{text}")).unwrap_or_else(|e| panic!("{e:?}"));
+    let bgp = config.bgp.unwrap();
+    let settings = &bgp.neighbors.values().next().unwrap().settings;
+    let sets: Vec<_> = settings.export.presence_sets().iter().map(|set| set.name().to_owned()).collect();
+    assert_eq!(sets, ["up"]);
+    let condition = settings.default_originate.as_ref().unwrap().condition.as_ref();
+    assert_eq!(condition.map(|set| set.name()), Some("up"));
+    assert!(error(&group("import = [\"p\"]")).contains("export of neighbours only"));
+    assert!(error(&group("default-originate = { routes-exist = \"dawn\" }")).contains("no prefix-set"));
+    let refused = "cannot stand beside default-originate";
+    let several = "add-path = { send = \"all\" }";
+    assert!(error(&group(&format!("export = [\"p\"]\n{several}"))).contains(refused));
+    assert!(error(&group(&format!("default-originate = true\n{several}"))).contains(refused));
+    assert!(error(&group("default-originate = 3")).contains("true, false, or a table"));
+}

@@ -138,7 +138,8 @@ socket = "{}"
             let found = check(&self.state, &self.check, full).unwrap();
             let is = |(d, w): (&Difference, &(&str, &str, &str, &str, bool, &str))| {
                 let neighbor = w.4.then_some(IpAddr::from(PEER));
-                (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor) == (w.0, w.1, w.2, w.3, neighbor)
+                (&*d.prefix, &*d.stage, &*d.rib, &*d.found, d.neighbor.as_ref().map(|a| a.address))
+                    == (w.0, w.1, w.2, w.3, neighbor)
                     && d.message.contains(w.5)
             };
             let same =

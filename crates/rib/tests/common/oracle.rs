@@ -505,6 +505,9 @@ impl Evaluation {
                     Some(None) => continue,
                     Some(Some(content)) => content,
                 };
+                if candidate.protocol.source() == Source::Bgp && candidate.group.blackhole {
+                    return Walk::Answered(Answer::Unresolved(Reason::Other));
+                }
                 // Rule 5.
                 let hops: Vec<Hop> = match &content.fib {
                     FibGroup::Hops(hops) => hops

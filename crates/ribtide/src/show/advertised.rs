@@ -11,10 +11,14 @@ pub(super) fn table() -> Table {
 pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
     let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
     let nothing = || "-".to_owned();
+    let prefix = match route.path_id {
+        Some(id) => format!("{} (path {id})", route.prefix),
+        None => route.prefix.clone(),
+    };
     table.row(match &route.sent {
         Some(sent) => [
             "*".into(),
-            route.prefix.clone(),
+            prefix,
             sent.next_hop.to_string(),
             option(sent.local_pref),
             option(sent.med),
@@ -23,7 +27,7 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
         ],
         None => [
             String::new(),
-            route.prefix.clone(),
+            prefix,
             nothing(),
             nothing(),
             nothing(),
@@ -88,9 +92,15 @@ mod tests {
             other_attributes: vec![],
         };
         let routes = [
-            AdvertisedRoute { prefix: "10.0.0.0/8".into(), sent: Some(sent), reasons: vec![] },
+            AdvertisedRoute {
+                prefix: "10.0.0.0/8".into(),
+                path_id: None,
+                sent: Some(sent.clone()),
+                reasons: vec![],
+            },
             AdvertisedRoute {
                 prefix: "10.1.0.0/16".into(),
+                path_id: None,
                 sent: None,
                 reasons: vec!["first".into(), "not sent: it came from this peer".into()],
             },
@@ -108,6 +118,10 @@ mod tests {
             ]
         );
         assert_eq!(reasons(&routes[1]), "first\nnot sent: it came from this peer\n");
+        let several = AdvertisedRoute { path_id: Some(65_537), ..routes[0].clone() };
+        let mut table = super::table();
+        row(&mut table, &several);
+        assert!(table.render().contains("*  10.0.0.0/8 (path 65537)  192.0.2.1 "));
     }
 
     #[test]

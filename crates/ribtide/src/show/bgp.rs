@@ -3,7 +3,7 @@
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
     BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, SentPaths,
-    Session, Stale, TcpAo,
+    Session, Stale, TcpAo, WaitingInterface,
 };
 use ribtide_prefix::Afi;
 use std::collections::BTreeMap;
@@ -40,6 +40,9 @@ pub(super) fn summary(s: &BgpSummary) -> String {
         table.row([family.into(), of(s.prefixes), of(s.paths), of(s.active)]);
     }
     out.push_str(&table.render());
+    for WaitingInterface { interface, group, reason } in &s.waiting_interfaces {
+        out.push_str(&format!("{interface} (group {group}) has no neighbor: {reason}\n"));
+    }
     out.push('\n');
     out
 }
@@ -285,6 +288,9 @@ fn session(s: &Session) -> String {
             s.add_path_receive.join(" ")
         ));
     }
+    if s.extended_next_hop {
+        out.push_str("  IPv4 routes may have IPv6 next hops (RFC 8950)\n");
+    }
     for SentPaths { family, paths } in &s.add_path_send {
         out.push_str(&format!("  Several paths of a prefix are sent (add-path) in {family}: {paths}\n"));
     }
@@ -457,6 +463,7 @@ mod tests {
                 long_lived_seconds: [("ipv4-unicast".into(), 3600)].into(),
                 retains_ours_seconds: Some(120),
                 add_path_receive: Vec::new(),
+                extended_next_hop: false,
                 add_path_send: Vec::new(),
                 reader_thread: "reader-0".into(),
                 update_thread: "egress-1".into(),
@@ -630,6 +637,11 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
             paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
             active: PerFamilyCount { ipv4: 999, ipv6: 1 },
+            waiting_interfaces: vec![WaitingInterface {
+                interface: "swp1".into(),
+                group: "fabric".into(),
+                reason: "the interface is down".into(),
+            }],
             neighbors: None,
         };
         let mut table = neighbor_table();
@@ -652,6 +664,7 @@ Threading: RIB sharding: 2 shard threads, 1 reader; update threading: 2 update t
 Family  Prefixes  Paths  Active
 IPv4       1,000  2,000     999
 IPv6           1      2       1
+swp1 (group fabric) has no neighbor: the interface is down
 
 Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised                        Max prefixes     Out queue  Group
 192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17              v4 1,000,000/1,000,000  slow 8.0 MiB  clients

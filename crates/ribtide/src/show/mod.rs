@@ -5,7 +5,9 @@ pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod fib;
+mod monitoring;
 mod nexthop;
+mod origination;
 mod performance;
 mod printer;
 mod route;
@@ -106,6 +108,10 @@ pub(crate) enum Show {
     /// Origin validation: RPKI caches, validated ROA payloads, validation states
     #[command(subcommand)]
     Rpki(ShowRpki),
+    /// BMP stations: sessions, what they get, and what waits for them
+    Bmp,
+    /// MRT files: records, the last complete file, and errors
+    Mrt,
     /// FPM servers: connection, sent routes, replies
     Fpm,
     /// The virtual ASIC: settings, entries and counters; or its forwarding decision for some addresses
@@ -161,9 +167,9 @@ pub(crate) enum ShowBgp {
     Summary,
     /// One neighbour, or all: state, negotiated values, messages, routes, write queue
     Neighbor {
-        /// Its address
+        /// Its address, its interface, or both as in fe80::1%swp1
         #[arg(conflicts_with_all = ["group", "update_thread"])]
-        address: Option<IpAddr>,
+        address: Option<String>,
         /// Its routes instead. `advertised`: what it is sent, with attributes as sent. `received`: what it sent, before
         /// import policy, `*` for what the policy accepts. `filtered`: what the policy rejects, with the statement that
         /// decided. The last two where routes are kept (keep-received)
@@ -195,6 +201,8 @@ pub(crate) enum ShowBgp {
         /// Only this next hop
         address: Option<IpAddr>,
     },
+    /// Aggregates: whether each is originated, its contributors, and which of them it suppresses
+    Aggregate,
 }
 
 /// A list of the routes of a neighbour.
@@ -278,7 +286,7 @@ pub(crate) enum Clear {
 pub(crate) enum ClearBgp {
     /// One neighbour, or all
     Neighbor {
-        /// Its address, or `all`
+        /// Its address, its interface, both as in fe80::1%swp1, or `all`
         #[arg(value_name = "ADDRESS|all")]
         which: String,
         /// `soft`: keep the session, request its routes again and advertise ours again
@@ -296,10 +304,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     let all = which == "all";
     let address = match which.as_str() {
         "all" => None,
-        text => Some(
-            text.parse()
-                .map_err(|_| format!("\"{text}\" is no address; write a neighbour's address, or all"))?,
-        ),
+        name => Some(name.to_owned()),
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
     let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
@@ -313,14 +318,14 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Bgp(ShowBgp::Summary) => summary(to),
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(what), prefix, all, .. }) => {
             match (what, all) {
-                (View::Advertised, _) => advertised(to, *a, prefix.as_deref(), *all),
+                (View::Advertised, _) => advertised(to, a, prefix.as_deref(), *all),
                 (_, true) => Err("--all is for advertised: received has all routes anyway".to_owned().into()),
-                (View::Received, false) => received(to, *a, "received", prefix.as_deref()),
-                (View::Filtered, false) => received(to, *a, "filtered", prefix.as_deref()),
+                (View::Received, false) => received(to, a, "received", prefix.as_deref()),
+                (View::Filtered, false) => received(to, a, "filtered", prefix.as_deref()),
             }
         }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
-            to.get(&format!("/v1/bgp/neighbors/{a}"), bgp::neighbor)
+            to.get(&format!("/v1/bgp/neighbors/{}", escape(a)), bgp::neighbor)
         }
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, .. }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
@@ -329,6 +334,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             let only = query(&[("address", text_of(*address))]);
             to.get(&format!("/v1/bgp/nexthops?{only}"), nexthop::tracked)
         }
+        Show::Bgp(ShowBgp::Aggregate) => to.get("/v1/bgp/aggregates", origination::aggregates),
         Show::Bgp(ShowBgp::Group { name, update_thread }) => {
             let only = query(&[("name", name.clone()), ("update-thread", text_of(*update_thread))]);
             let groups: Groups = to.client.get(&format!("/v1/bgp/groups?{only}"))?;
@@ -376,6 +382,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
         }
+        Show::Bmp => to.get("/v1/bmp", monitoring::stations),
+        Show::Mrt => to.get("/v1/mrt", monitoring::files),
         Show::Fpm => to.get("/v1/fpm", fib::fpm),
         Show::Pipeline { sonic: Sonic { sonic: true, database_config } } => {
             let daemons =
@@ -511,9 +519,9 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
 }
 
 /// The routes of a neighbour before import policy: all, or those that the policy rejects.
-fn received(to: &mut Printer, address: IpAddr, which: &str, prefix: Option<&str>) -> Printed {
+fn received(to: &mut Printer, address: &str, which: &str, prefix: Option<&str>) -> Printed {
     let mut table = rpki::received_table();
-    let path = format!("/v1/bgp/neighbors/{address}/{which}");
+    let path = format!("/v1/bgp/neighbors/{}/{which}", escape(address));
     let only = query(&[("prefix", prefix.map(Into::into))]);
     to.paged(&path, RECEIVED, &only, |to, page: ReceivedPage| {
         to.lines(&page.routes, &mut table, rpki::received_row)?;
@@ -522,9 +530,9 @@ fn received(to: &mut Printer, address: IpAddr, which: &str, prefix: Option<&str>
 }
 
 /// What a neighbour is sent, and with `all` or a prefix also why something is not.
-fn advertised(to: &mut Printer, address: IpAddr, prefix: Option<&str>, all: bool) -> Printed {
+fn advertised(to: &mut Printer, address: &str, prefix: Option<&str>, all: bool) -> Printed {
     let mut table = advertised::table();
-    let path = format!("/v1/bgp/neighbors/{address}/advertised");
+    let path = format!("/v1/bgp/neighbors/{}/advertised", escape(address));
     let only = query(&[("prefix", prefix.map(Into::into)), ("all", all.then(|| "true".into()))]);
     let mut first = true;
     to.paged(&path, ADVERTISED, &only, |to, page: AdvertisedPage| {
@@ -532,8 +540,8 @@ fn advertised(to: &mut Printer, address: IpAddr, prefix: Option<&str>, all: bool
             to.text(&advertised::progress(&page))?;
         }
         to.lines(&page.routes, &mut table, advertised::row)?;
-        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
-            to.text(&advertised::reasons(one))?;
+        if let (Some(_), [first, ..], false) = (prefix, page.routes.as_slice(), to.json) {
+            to.text(&advertised::reasons(first))?;
         }
         Ok(page.next)
     })

@@ -42,6 +42,10 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
         };
         let state = p.validation.as_ref().map_or(String::new(), |state| format!(", {state}"));
         let stale = if p.stale { "  (stale)" } else { "" };
+        let suppressed = match p.best && !route.suppressed_by.is_empty() {
+            true => format!("  (suppressed by {})", route.suppressed_by.join(", ")),
+            false => String::new(),
+        };
         let lost = p.lost.as_ref().map_or(String::new(), |l| format!("  ({l})"));
         vec![
             match p.forwarding {
@@ -52,11 +56,11 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             }
             .into(),
             if i == 0 { route.prefix.clone() } else { String::new() },
-            if p.originated.is_some() { "self".into() } else { p.next_hop.to_string() },
+            if p.next_hop.address.is_unspecified() { "self".into() } else { p.next_hop.to_string() },
             sender(p),
             option(p.local_pref),
             option(p.med),
-            format!("{} {origin}{state}{stale}{lost}", p.as_path).trim_start().into(),
+            format!("{} {origin}{state}{stale}{suppressed}{lost}", p.as_path).trim_start().into(),
         ]
     })
 }
@@ -284,6 +288,7 @@ mod tests {
             shard: 1,
             paths: vec![],
             held: None,
+            suppressed_by: Vec::new(),
             groups: Some(RouteGroups {
                 received: 25,
                 backup: None,

@@ -14,10 +14,12 @@ targets! {
     BFD = "bfd" "BFD sessions.";
     BGP = "bgp" "BGP's threads.";
     BGP_SESSION = "bgp::session" "BGP sessions, and the interfaces that end them.";
+    BMP = "bmp" "BMP stations: connections, and sessions that ended.";
     FPM = "fpm" "The connections to FPM servers.";
     FPMSYNCD = "fpmsyncd" "SONiC's fpmsyncd.";
     KERNEL = "kernel" "The kernel dataplane, and the kernel's interfaces.";
     LOG = "log" "The log: lines that were dropped.";
+    MRT = "mrt" "MRT files: those that were written, and errors.";
     ORCHAGENT = "orchagent" "SONiC's orchagent.";
     PROCESS = "process" "Threads that failed, and so how the process ends; the privileges that it keeps.";
     REDIS = "redis" "Connections to Redis, and its servers.";

@@ -6,6 +6,8 @@ mod code {
     pub(super) const MULTIPROTOCOL: u8 = 1;
     /// Route refresh (RFC 2918).
     pub(super) const ROUTE_REFRESH: u8 = 2;
+    /// Extended next hop encoding (RFC 8950).
+    pub(super) const EXTENDED_NEXT_HOP: u8 = 5;
     /// Extended message (RFC 8654).
     pub(super) const EXTENDED_MESSAGE: u8 = 6;
     /// BGP role (RFC 9234).
@@ -34,6 +36,8 @@ pub enum Capability<'a> {
     },
     /// ROUTE-REFRESH is understood.
     RouteRefresh,
+    /// Next hops of another address family than that of their routes are understood.
+    ExtendedNextHop(ExtendedNextHop<'a>),
     /// The begin and end of a route refresh are marked, and understood (RFC 7313).
     EnhancedRouteRefresh,
     /// Messages of up to 65,535 bytes are understood.
@@ -66,6 +70,9 @@ impl<'a> Capability<'a> {
                 Capability::Multiprotocol { afi: u16::from_be_bytes([*a, *b]), safi: *safi }
             }
             (code::ROUTE_REFRESH, []) => Capability::RouteRefresh,
+            (code::EXTENDED_NEXT_HOP, value) if value.len().is_multiple_of(6) => {
+                Capability::ExtendedNextHop(ExtendedNextHop { value })
+            }
             (code::ENHANCED_ROUTE_REFRESH, []) => Capability::EnhancedRouteRefresh,
             (code::EXTENDED_MESSAGE, []) => Capability::ExtendedMessage,
             (code::ROLE, [role]) => Capability::Role(*role),
@@ -97,6 +104,7 @@ impl<'a> Capability<'a> {
                 put(code::MULTIPROTOCOL, &[high, low, 0, safi]);
             }
             Capability::RouteRefresh => put(code::ROUTE_REFRESH, &[]),
+            Capability::ExtendedNextHop(ExtendedNextHop { value }) => put(code::EXTENDED_NEXT_HOP, value),
             Capability::EnhancedRouteRefresh => put(code::ENHANCED_ROUTE_REFRESH, &[]),
             Capability::ExtendedMessage => put(code::EXTENDED_MESSAGE, &[]),
             Capability::Role(role) => put(code::ROLE, &[role]),
@@ -110,6 +118,29 @@ impl<'a> Capability<'a> {
             Capability::AddPath(AddPath { value }) => put(code::ADD_PATH, value),
             Capability::Unknown { code, value } => put(code, value),
         }
+    }
+}
+
+/// The families whose routes may have next hops of another one (RFC 8950 section 4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ExtendedNextHop<'a> {
+    /// AFI, SAFI and AFI of the next hop, two bytes each.
+    value: &'a [u8],
+}
+
+impl<'a> ExtendedNextHop<'a> {
+    /// IPv4 unicast with IPv6 next hops.
+    pub const IPV4_UNICAST_OVER_IPV6: ExtendedNextHop<'static> =
+        ExtendedNextHop { value: &[0, 1, 0, 1, 0, 2] };
+
+    /// AFI, SAFI and AFI of the next hop of each, in the order received.
+    pub fn families(self) -> impl Iterator<Item = (u16, u16, u16)> + use<'a> {
+        let number = |high: &u8, low: &u8| u16::from_be_bytes([*high, *low]);
+        self.value
+            .as_chunks::<6>()
+            .0
+            .iter()
+            .map(move |[a, b, c, d, e, f]| (number(a, b), number(c, d), number(e, f)))
     }
 }
 

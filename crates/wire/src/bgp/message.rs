@@ -116,6 +116,13 @@ pub(super) fn patch_u16(out: &mut [u8], at: usize, len: usize) {
     }
 }
 
+/// Appends a message with this body. A body beyond 65,516 bytes has no encoding.
+pub fn write(out: &mut Vec<u8>, kind: MessageType, body: &[u8]) {
+    let at = start(out, kind);
+    out.extend_from_slice(body);
+    finish(out, at);
+}
+
 /// Appends a KEEPALIVE.
 pub fn write_keepalive(out: &mut Vec<u8>) {
     let at = start(out, MessageType::Keepalive);

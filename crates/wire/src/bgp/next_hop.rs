@@ -1,6 +1,7 @@
 //! The next hop of an UPDATE's routes.
 
 use ribtide_prefix::Afi;
+use ribtide_prefix::zone::{self, split_zone, with_zone, without_zone};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,18 +14,42 @@ pub enum NextHop {
     V6 {
         /// The global address. When the peer gave a link-local address alone, that one.
         global: Ipv6Addr,
-        /// The link-local address of the same router, valid on the link that the session runs over. It is the
-        /// one to forward to when there is one.
+        /// The link-local address of the same router, valid on the link that the session runs over. With the
+        /// zone of that link ([`NextHop::on_link`]), it is the one to forward to.
         link_local: Option<Ipv6Addr>,
     },
 }
 
 impl NextHop {
-    /// The address to resolve: the IPv4 address, or the global IPv6 address.
+    /// The address to resolve: the IPv4 address, the link-local IPv6 address on a known link with its zone, or
+    /// the global IPv6 address.
     pub fn addr(self) -> IpAddr {
         match self {
             NextHop::V4(a) => IpAddr::V4(a),
+            NextHop::V6 { link_local: Some(local), .. } if zone::zone_of(local.into()).is_some() => {
+                IpAddr::V6(local)
+            }
             NextHop::V6 { global, .. } => IpAddr::V6(global),
+        }
+    }
+
+    /// The first address as on the wire: what policies match.
+    pub fn first_addr(self) -> IpAddr {
+        match self {
+            NextHop::V4(a) => IpAddr::V4(a),
+            NextHop::V6 { global, .. } => split_zone(global.into()).0,
+        }
+    }
+
+    /// The same where its link-local address is on the link of interface `zone`: that of a session over
+    /// link-local addresses.
+    pub fn on_link(self, zone: u32) -> NextHop {
+        match self {
+            NextHop::V4(_) => self,
+            NextHop::V6 { global, link_local } => NextHop::V6 {
+                global: with_zone(global, zone),
+                link_local: link_local.map(|local| with_zone(local, zone)),
+            },
         }
     }
 
@@ -45,7 +70,8 @@ impl NextHop {
     /// Peers encode a lone link-local address in three ways: alone, after `::`, or twice. All
     /// become one form. A second address that is not link-local is ignored.
     pub fn from_v6(first: Ipv6Addr, second: Option<Ipv6Addr>) -> NextHop {
-        let link_local = second.or(Some(first)).filter(Ipv6Addr::is_unicast_link_local);
+        let usable = |a: &Ipv6Addr| a.is_unicast_link_local() && zone::is_plain(*a);
+        let link_local = second.or(Some(first)).filter(usable);
         match link_local {
             Some(local) if first.is_unspecified() => NextHop::V6 { global: local, link_local },
             _ => NextHop::V6 { global: first, link_local },
@@ -54,11 +80,14 @@ impl NextHop {
 
     /// Whether it is a "valid IP host address" (RFC 4271 section 6.3): not "this network", multicast, reserved or
     /// broadcast (RFC 1122 section 3.2.1.3, RFC 1112 section 4, RFC 4291 section 2.5). A loopback address is one: a session
-    /// over the loopback has such next hops; elsewhere it is the receiver's own, which the receiver refuses.
+    /// over the loopback has such next hops; elsewhere it is the receiver's own, which the receiver refuses. The
+    /// bits of a link-local address that are zero in each are checked too, since they hold its zone here.
     pub fn is_host(self) -> bool {
         match self {
             NextHop::V4(a) => !matches!(a.octets(), [0 | 224..=255, ..]),
-            NextHop::V6 { global, .. } => !(global.is_unspecified() || global.is_multicast()),
+            NextHop::V6 { global, .. } => {
+                !(global.is_unspecified() || global.is_multicast()) && zone::is_plain(global)
+            }
         }
     }
 
@@ -72,22 +101,24 @@ impl NextHop {
             NextHop::V6 { global, link_local: Some(local) } if local != global => {
                 out.push(32);
                 out.extend_from_slice(&global.octets());
-                out.extend_from_slice(&local.octets());
+                out.extend_from_slice(&without_zone(local).octets());
             }
             NextHop::V6 { global, .. } => {
                 out.push(16);
-                out.extend_from_slice(&global.octets());
+                out.extend_from_slice(&without_zone(global).octets());
             }
         }
     }
 }
 
 impl From<IpAddr> for NextHop {
-    /// This address, and no other beside it.
+    /// This address, which may have a zone, and no other beside it.
     fn from(addr: IpAddr) -> NextHop {
         match addr {
             IpAddr::V4(a) => NextHop::V4(a),
-            IpAddr::V6(a) => NextHop::from_v6(a, None),
+            IpAddr::V6(a) => {
+                NextHop::V6 { global: a, link_local: Some(a).filter(Ipv6Addr::is_unicast_link_local) }
+            }
         }
     }
 }
@@ -97,9 +128,9 @@ impl fmt::Display for NextHop {
         match self {
             NextHop::V4(a) => a.fmt(f),
             NextHop::V6 { global, link_local: Some(local) } if local != global => {
-                write!(f, "{global} ({local})")
+                write!(f, "{global} ({})", without_zone(*local))
             }
-            NextHop::V6 { global, .. } => global.fmt(f),
+            NextHop::V6 { global, .. } => without_zone(*global).fmt(f),
         }
     }
 }
@@ -138,6 +169,30 @@ mod tests {
         assert_eq!(global, NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None });
     }
 
+    /// RFC 2545 section 3: the link-local address is valid on its own link alone.
+    #[test]
+    fn on_link_resolves_by_the_link_local_address_with_its_zone_and_writes_none() {
+        let (global, local): (Ipv6Addr, Ipv6Addr) =
+            ("2001:db8::1".parse().unwrap(), "fe80::1".parse().unwrap());
+        for (first, second) in [(global, Some(local)), (local, None)] {
+            let received = NextHop::from_v6(first, second);
+            assert_eq!(received.addr(), IpAddr::V6(first), "of an unknown link");
+            let next_hop = received.on_link(7);
+            assert_eq!(split_zone(next_hop.addr()), (local.into(), Some(7)));
+            assert_eq!(next_hop.first_addr(), IpAddr::V6(first));
+            assert_ne!(next_hop, received.on_link(8));
+            let bytes = |next_hop: NextHop| {
+                let mut out = Vec::new();
+                next_hop.write_mp(&mut out);
+                out
+            };
+            assert_eq!((bytes(next_hop), next_hop.to_string()), (bytes(received), received.to_string()));
+        }
+        for alone in [NextHop::V4([10, 0, 0, 1].into()), NextHop::from_v6(global, None)] {
+            assert_eq!(alone.on_link(7), alone);
+        }
+    }
+
     #[test]
     fn hosts() {
         for (text, is) in [
@@ -152,9 +207,14 @@ mod tests {
         ] {
             assert_eq!(NextHop::V4(text.parse().unwrap()).is_host(), is, "{text}");
         }
-        for (text, is) in
-            [("2001:db8::1", true), ("fe80::1", true), ("::1", true), ("::", false), ("ff02::1", false)]
-        {
+        for (text, is) in [
+            ("2001:db8::1", true),
+            ("fe80::1", true),
+            ("fe80:0:0:1::1", false),
+            ("::1", true),
+            ("::", false),
+            ("ff02::1", false),
+        ] {
             assert_eq!(NextHop::from_v6(text.parse().unwrap(), None).is_host(), is, "{text}");
         }
     }

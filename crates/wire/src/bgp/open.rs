@@ -174,7 +174,9 @@ impl OpenBuilder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capability::{AddPath, AddPathFamily, GracefulRestart, RestartFamilies};
+    use super::super::capability::{
+        AddPath, AddPathFamily, ExtendedNextHop, GracefulRestart, RestartFamilies,
+    };
     use super::super::message::{MAX_LEN, frame};
     use super::*;
 
@@ -262,7 +264,7 @@ mod tests {
         let family = AddPathFamily { afi: 1, safi: 1, receive: true, send: true };
         let expected = [
             Capability::AddPath(AddPath::new(&[family], &mut buf)),
-            Capability::Unknown { code: 5, value: &[0, 1, 0, 1, 0, 2] },
+            Capability::ExtendedNextHop(ExtendedNextHop::IPV4_UNICAST_OVER_IPV6),
             Capability::GracefulRestart(GracefulRestart {
                 restarting: true,
                 notification: false,

@@ -176,8 +176,8 @@ fn read_entry<'a>(c: &mut Cursor<'a>, add_path: bool) -> Result<Entry<'a>, Error
 const PEER_INDEX_TABLE: u16 = 1;
 pub(super) const RIB_IPV4_UNICAST: u16 = 2;
 pub(super) const RIB_IPV6_UNICAST: u16 = 4;
-const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
-const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
+pub(super) const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
+pub(super) const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
 
 pub(super) fn parse_v2(subtype: u16, payload: &[u8]) -> Result<Body<'_>, Error> {
     let (afi, add_path) = match subtype {

@@ -1,7 +1,9 @@
 //! Written records read back equal, and cut or hostile ones are errors and never panic.
 
 use super::*;
+use crate::bgp::NextHop;
 use proptest::prelude::*;
+use ribtide_prefix::Afi;
 use std::net::{IpAddr, Ipv4Addr};
 
 fn peers() -> Vec<Peer> {
@@ -62,6 +64,61 @@ fn a_message_reads_back_with_and_without_microseconds() {
     let (record, taken) = read_record(&file).unwrap().unwrap();
     assert_eq!((record.seconds, record.microseconds, taken), (7, 500_000, file.len()));
     assert_eq!(record.body().unwrap(), Body::Message(expected));
+}
+
+#[test]
+fn paths_with_identifiers_read_back() {
+    let mut file = Vec::new();
+    rib_add_path(&mut file, 8, 3, "2001:db8::/33".parse().unwrap(), &[(0, 5, 7, b"abc"), (0, 5, 9, b"")]);
+    let (Body::Rib(rib), _) = first(&file) else { panic!("not a RIB record") };
+    let entry = |path_id, attributes| Entry { peer: 0, originated: 5, path_id: Some(path_id), attributes };
+    let entries: Vec<_> = rib.entries().map(|e| e.unwrap()).collect();
+    assert_eq!(entries, [entry(7, &b"abc"[..]), entry(9, &[])]);
+}
+
+#[test]
+fn messages_and_states_with_microseconds_read_back() {
+    let session = Bgp4mp {
+        peer_asn: 65_002,
+        local_asn: 4_200_000_000,
+        interface: 0,
+        peer: "192.0.2.1".parse().unwrap(),
+        local: "192.0.2.2".parse().unwrap(),
+    };
+    let time = Time { seconds: 7, microseconds: 999_999 };
+    for (four_octet_as, add_path) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut file = Vec::new();
+        message_et(&mut file, time, &session, (four_octet_as, add_path), b"message");
+        let (record, taken) = read_record(&file).unwrap().unwrap();
+        assert_eq!((record.seconds, record.microseconds, taken), (7, 999_999, file.len()));
+        let local_asn = if four_octet_as { session.local_asn } else { 23_456 };
+        let session = Bgp4mp { local_asn, ..session };
+        let message = Message { session, four_octet_as, add_path, local: false, bytes: b"message" };
+        assert_eq!(record.body().unwrap(), Body::Message(message));
+    }
+    let mut file = Vec::new();
+    state_change_et(&mut file, time, &session, 5, 6);
+    assert_eq!(first(&file).0, Body::StateChange(StateChange { session, old: 5, new: 6 }));
+}
+
+#[test]
+fn the_next_hop_of_an_entry_has_the_form_of_its_family() {
+    let four = NextHop::V4("192.0.2.1".parse().unwrap());
+    let six: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();
+    let both = NextHop::V6 { global: six, link_local: Some("fe80::1".parse().unwrap()) };
+    for (afi, next_hop, code, len, expected) in [
+        (Afi::Ipv4, four, 3, 4, None),
+        (Afi::Ipv6, four, 14, 17, Some("::ffff:192.0.2.1")),
+        (Afi::Ipv4, both, 14, 33, Some("2001:db8::1")),
+        (Afi::Ipv6, NextHop::V6 { global: six, link_local: None }, 14, 17, Some("2001:db8::1")),
+    ] {
+        let mut out = Vec::new();
+        entry_next_hop(&mut out, afi, next_hop);
+        assert_eq!((out[1], out[2], out.len()), (code, len, 3 + usize::from(len)));
+        if let Some(expected) = expected {
+            assert_eq!(rib_next_hop(&out[3..]), Some(expected.parse().unwrap()));
+        }
+    }
 }
 
 #[test]

@@ -112,6 +112,27 @@ impl Received {
     }
 }
 
+/// What the Adj-RIB-Out of a member has of 10.0.0.0/8, as [`Received::of`].
+fn viewed(worker: &mut Worker, peer: u32, rows: &[Row<'_>]) -> Vec<(u32, u32)> {
+    // Paths of another prefix go before them.
+    let mut page = RankedBatch::default();
+    let other = path(19, 9, false);
+    page.append(&ranked(&[(4, &other, true)], &[(4, &other, true), (3, &other, true)]));
+    page.append(&ranked(&[], rows));
+    let sent = worker.ranked_adj_rib_out::<V4>(PeerId(peer), &page).unwrap();
+    assert_eq!(sent.len(), 2);
+    let row = |path: &AdvertisedPath| {
+        let NextHop::V4(hop) = path.form.next_hop else { panic!("an IPv4 next hop") };
+        (path.id.unwrap_or(0), u32::from(hop.octets()[3]))
+    };
+    let viewed: Vec<_> = sent[1].iter().map(row).collect();
+    let prefix = "10.0.0.0/8".parse().unwrap();
+    let reasons = worker.ranked_reasons(PeerId(peer), prefix, &ranked(&[], rows));
+    let said = reasons.iter().filter(|reason| reason.ends_with(": sent")).count();
+    assert_eq!(said, viewed.len(), "{reasons:?}");
+    viewed
+}
+
 fn read<N: Nlri<Family = V4>>(update: &update::Update<'_>, table: &mut BTreeMap<u32, u32>) {
     for nlri in update.withdrawn_nlri::<N>() {
         table.remove(&nlri.path_id());
@@ -138,6 +159,13 @@ fn each_selection_sends_its_paths_under_their_identifiers() {
     assert_eq!(received.of(4), [(5, 11), (7, 13), (9, 12)]);
     assert_eq!(received.of(5), [(5, 11), (9, 12)]);
     assert_eq!(received.of(6), [(5, 11), (8, 14), (9, 12)]);
+    for peer in 2..=6 {
+        assert_eq!(worker.member_takes_ranked(PeerId(peer), Afi::Ipv4), Some(true));
+        assert_eq!(viewed(&mut worker, peer, &rows), received.of(peer), "member {peer}");
+    }
+    assert_eq!(worker.member_takes_ranked(PeerId(1), Afi::Ipv4), Some(false));
+    assert_eq!(worker.member_takes_ranked(PeerId(2), Afi::Ipv6), Some(false));
+    assert_eq!(worker.ranked_adj_rib_out::<V4>(PeerId(99), &RankedBatch::default()), None);
     assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 4);
     // The best path goes: only the differences are sent.
     let before = received.1;
@@ -150,6 +178,9 @@ fn each_selection_sends_its_paths_under_their_identifiers() {
     assert_eq!(received.of(4), [(7, 13), (8, 14), (9, 12)]);
     assert_eq!(received.of(5), [(9, 12)]);
     assert_eq!(received.of(6), [(7, 13), (8, 14), (9, 12)]);
+    for peer in 2..=6 {
+        assert_eq!(viewed(&mut worker, peer, &left), received.of(peer), "member {peer}");
+    }
     // A withdrawal for each, and an announcement for those that get another path.
     assert_eq!(received.1 - before, 5 + 3);
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&left, &left))));
@@ -180,6 +211,10 @@ fn paths_are_not_sent_to_their_sources_nor_against_the_policy() {
     received.read(&mut worker, &infos);
     // The refused path hides none. That of a member counts, and it does not get it.
     assert_eq!((received.of(1), received.of(2)), (vec![(7, 12)], vec![(5, 1), (7, 12)]));
+    let views = [1, 2].map(|peer| viewed(&mut worker, peer, &rows));
+    assert_eq!(views, [received.of(1), received.of(2)]);
+    let reasons = worker.ranked_reasons(PeerId(1), "10.0.0.0/8".parse().unwrap(), &ranked(&[], &rows));
+    assert_eq!(reasons[0], "path from 10.1.0.1, identifier 5: not sent: it came from this peer");
     // The policy now refuses a path that was sent.
     let other_tagged = path(12, 2, true);
     let new = [(5, &own, true), (6, &tagged, true), (7, &other_tagged, true), (8, &last, true)];
@@ -189,7 +224,7 @@ fn paths_are_not_sent_to_their_sources_nor_against_the_policy() {
     let why = worker.exports("10.0.0.0/8".parse().unwrap(), &own, &ranked(&[], &new));
     assert_eq!((why.len(), why[0].members, why[0].sent), (1, 2, true));
     let text = why[0].messages.join("\n");
-    for part in ["10.1.0.1, sent with identifier 5: sent", "identifier 6: not sent", "identifier 8: sent"] {
+    for part in ["10.1.0.1, identifier 5: sent", "identifier 6: not sent", "identifier 8: sent"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -238,6 +273,10 @@ fn client_gets_the_best_path_that_its_policy_and_its_own_do_not_hide() {
     received.read(&mut worker, &infos);
     assert_eq!(received.of(1), [(0, 3)], "not its own, but the next");
     assert_eq!((received.of(2), received.of(3)), (vec![(0, 1)], vec![(0, 1)]));
+    let views = [1, 2].map(|peer| viewed(&mut worker, peer, &rows));
+    assert_eq!(views, [received.of(1), received.of(2)]);
+    let page = worker.ranked_adj_rib_out::<V4>(PeerId(2), &ranked(&[], &rows)).unwrap();
+    assert_eq!(page[0][0].id, None);
     // Each of the two is alone in its group.
     assert_eq!(worker.groups().len(), 3);
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&rows, &rows[..1]))));

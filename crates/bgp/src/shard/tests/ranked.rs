@@ -17,7 +17,8 @@ fn several(n: u32, session: u32) -> Arc<PeerInfo> {
 
 impl Bench {
     fn request_ranked(&mut self) {
-        let request = DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4, ranked: true };
+        let scope = DumpScope::default();
+        let request = DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4, scope, ranked: true };
         self.handle(ShardIn::Dump(request));
     }
 

@@ -1,0 +1,36 @@
+//! The names of the zones of link-local addresses, for output.
+
+use super::{Refusal, RouterState};
+use ribtide_bgpd::session::NeighborView;
+use ribtide_model::ZonedAddress;
+use ribtide_prefix::zone::{split_zone, zone_of};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The names, by zone.
+#[derive(Default)]
+pub(super) struct Zones(BTreeMap<u32, String>);
+
+impl Zones {
+    /// Those of the router. Without neighbours by interface no session thread is called.
+    pub(super) fn new(router: &RouterState) -> Result<Zones, Refusal> {
+        let by_interface = router.config().bgp.as_ref().is_some_and(|bgp| !bgp.interfaces.is_empty());
+        match router.bgp.as_ref().filter(|_| by_interface) {
+            Some(bgp) => Ok(Zones(bgp.sessions.call(|sessions| sessions.zone_names())?)),
+            None => Ok(Zones::default()),
+        }
+    }
+
+    /// An address with the name of its zone, or its number where the interface is gone.
+    pub(super) fn named(&self, address: IpAddr) -> ZonedAddress {
+        let (address, zone) = split_zone(address);
+        let name = |zone: u32| self.0.get(&zone).cloned().unwrap_or_else(|| zone.to_string());
+        ZonedAddress { address, zone: zone.map(name) }
+    }
+}
+
+/// The address of a neighbour.
+pub(super) fn address(view: &NeighborView) -> ZonedAddress {
+    let zone = zone_of(view.address).and(view.interface.clone());
+    ZonedAddress { address: split_zone(view.address).0, zone }
+}

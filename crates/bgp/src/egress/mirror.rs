@@ -1,0 +1,96 @@
+//! The Adj-RIBs-Out for monitoring stations (BMP, RFC 8671), packed from best paths when a station asks for them.
+//!
+//! Nothing stores what a member was sent. It is what policies and rules make of the best paths, or of the ranked ones,
+//! but for what is pending. So a page is packed as for members, at once and without what is pending: that is packed
+//! later, or never, where a route was withdrawn before it was sent. A member whose table is incomplete is left out,
+//! because it is sent all of it. So the messages of pages and those to members, in the order in which the worker packs
+//! them, leave what the members have.
+
+use super::group::{Group, Peers};
+use super::offers::{Handles, Offers};
+use super::pack::Packer;
+use super::paths::{Handle, Paths};
+use super::pending::Key;
+use super::{Worker, Write};
+use crate::message::{BestBatch, NONE, RankedBatch};
+use ribtide_prefix::{Family, Prefix, for_each_family};
+use ribtide_wire::bgp::nlri::PathPrefix;
+
+/// The messages of one [`EgressIn::Mirror`](crate::message::EgressIn::Mirror), for all members of all groups.
+#[derive(Debug)]
+pub struct Mirrored {
+    /// The token of the page.
+    pub token: u64,
+    /// What members were sent of these prefixes.
+    pub writes: Vec<Write>,
+}
+
+impl Worker {
+    /// The messages for stations since the last call.
+    pub fn take_mirrored(&mut self) -> Vec<Mirrored> {
+        std::mem::take(&mut self.mirrored)
+    }
+
+    pub(super) fn mirror(&mut self, token: u64, batch: &BestBatch, ranked: &RankedBatch) {
+        let mut writes = Vec::new();
+        let Worker { groups, peers, paths, .. } = self;
+        for group in groups.values() {
+            let settings = group.settings.clone();
+            let takes_ranked = |afi| settings.takes_ranked(afi);
+            let mut handles = Handles::new(batch.paths.len());
+            let mut of_ranked = Handles::new(ranked.paths.len());
+            for_each_family!(F => match (settings.families.has(F::AFI), takes_ranked(F::AFI)) {
+                (false, _) => {}
+                (true, false) => {
+                    let mut offers = Offers::new(&settings, peers, F::AFI, &batch.paths, &mut handles);
+                    let mut items: Vec<(Handle, Prefix<F>)> = Vec::new();
+                    for change in batch.changes.get::<F>() {
+                        items.push((offers.handle(change.new, change.prefix, paths), change.prefix));
+                    }
+                    pack(group, peers, items, paths, &mut writes);
+                }
+                (true, true) => {
+                    let mut offers = Offers::new(&settings, peers, F::AFI, &ranked.paths, &mut of_ranked);
+                    match settings.add_path.of(F::AFI) {
+                        Some(_) => {
+                            let items = group.page_ranked::<F, PathPrefix<F>>(ranked, &mut offers, paths);
+                            pack(group, peers, items, paths, &mut writes);
+                        }
+                        None => {
+                            let items = group.page_ranked::<F, Prefix<F>>(ranked, &mut offers, paths);
+                            pack(group, peers, items, paths, &mut writes);
+                        }
+                    }
+                }
+            });
+            handles.release(paths);
+            of_ranked.release(paths);
+        }
+        self.mirrored.push(Mirrored { token, writes });
+    }
+}
+
+/// Packs what is not pending, for each cohort of a group.
+fn pack<K: Key>(
+    group: &Group,
+    peers: &Peers,
+    mut items: Vec<(Handle, K)>,
+    paths: &Paths,
+    writes: &mut Vec<Write>,
+) {
+    // Routes with one path share messages.
+    items.retain(|(handle, _)| *handle != NONE);
+    items.sort_unstable();
+    for cohort in group.cohorts() {
+        let queue = cohort.queue::<K>();
+        let settled: Vec<(Handle, K)> =
+            items.iter().filter(|(_, key)| queue.is_settled(*key)).copied().collect();
+        let mut packer = Packer::new(&group.settings, peers, cohort.members().clone());
+        for run in settled.chunk_by(|a, b| a.0 == b.0) {
+            if let Some((path, _)) = run.first() {
+                packer.announce(*path, run, paths);
+            }
+        }
+        writes.extend(packer.finish().map(|closed| closed.write));
+    }
+}

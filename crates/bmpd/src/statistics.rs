@@ -1,0 +1,143 @@
+//! Statistics Reports (RFC 7854 section 4.8): the counters that the stages have.
+
+use super::{Router, encode};
+use ribtide_bgp::egress::MemberView;
+use ribtide_bgp::ingest::{IngestCounters, Refusal};
+use ribtide_bgp::peer::{PeerId, PeerInfo};
+use ribtide_bgp::shard::PeerCounts;
+use ribtide_bgpd::Stages;
+use ribtide_bgpd::monitor::SessionUp;
+use ribtide_config::BmpViews;
+use ribtide_prefix::{Afi, Safi, V4, V6};
+use ribtide_runtime::clock::Millis;
+use ribtide_wire::bmp::{Statistic, build, statistic};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// When the next report is due.
+pub(super) fn next(interval: Duration, now: Millis) -> Option<Millis> {
+    (!interval.is_zero()).then(|| now + interval.as_millis() as Millis)
+}
+
+/// The counts of a session.
+#[derive(Default)]
+struct Counts {
+    ingest: Option<IngestCounters>,
+    /// Routes before import policy, where they are kept.
+    kept: Option<[usize; 2]>,
+    /// Routes after it.
+    accepted: [u64; 2],
+    sent: Option<MemberView>,
+}
+
+/// A report of each session, and of the Loc-RIB. A stage that is too busy to reply leaves its counters out.
+pub(super) fn reports<'a>(
+    stages: &Stages,
+    router: Router,
+    sessions: impl Iterator<Item = &'a Arc<SessionUp>> + Clone,
+    views: BmpViews,
+) -> Vec<u8> {
+    let time = encode::timestamp(SystemTime::now());
+    let mut out = Vec::new();
+    let ids: Arc<[PeerId]> = sessions.clone().map(|up| up.info.id).collect();
+    let has_peers = views.pre_policy || views.post_policy || views.adj_rib_out;
+    let counts = if has_peers { counts(stages, &ids) } else { BTreeMap::new() };
+    for up in sessions {
+        let Some(counts) = counts.get(&up.info.id) else { continue };
+        build::statistics(&mut out, &encode::peer(&up.info, 0, time), &of_session(&up.info, counts));
+    }
+    if views.loc_rib
+        && let Some([ipv4, ipv6]) = best(stages)
+    {
+        let statistics = [
+            Statistic::Gauge(statistic::LOC_RIB, ipv4 + ipv6),
+            Statistic::FamilyGauge(statistic::FAMILY_LOC_RIB, family(Afi::Ipv4), ipv4),
+            Statistic::FamilyGauge(statistic::FAMILY_LOC_RIB, family(Afi::Ipv6), ipv6),
+        ];
+        build::statistics(&mut out, &encode::loc_rib(router, time), &statistics);
+    }
+    out
+}
+
+fn family(afi: Afi) -> (u16, u8) {
+    (afi as u16, Safi::Unicast as u8)
+}
+
+fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
+    let mut counts: BTreeMap<PeerId, Counts> = ids.iter().map(|id| (*id, Counts::default())).collect();
+    for reader in &stages.readers {
+        let ids = ids.clone();
+        let of = reader.call(move |reader| {
+            let of = |id: &PeerId| Some((*id, reader.counters(*id)?, reader.received_len(*id)));
+            ids.iter().filter_map(of).collect::<Vec<_>>()
+        });
+        for (id, ingest, kept) in of.into_iter().flatten() {
+            let counts = counts.entry(id).or_default();
+            (counts.ingest, counts.kept) = (Some(ingest), kept);
+        }
+    }
+    // Where routes move, the counts of a moment are not exact in any case.
+    let shards = stages.owners.try_read().map(|owners| owners.shards.clone()).unwrap_or_default();
+    for shard in shards {
+        let peers = ids.clone();
+        let of = shard.call(move |shard| {
+            let of = |id: &PeerId| [shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id)];
+            peers.iter().map(of).collect::<Vec<_>>()
+        });
+        for (id, [ipv4, ipv6]) in ids.iter().zip(of.into_iter().flatten()) {
+            let accepted = &mut counts.entry(*id).or_default().accepted;
+            let paths = |counts: PeerCounts| u64::from(counts.paths);
+            (accepted[0], accepted[1]) = (accepted[0] + paths(ipv4), accepted[1] + paths(ipv6));
+        }
+    }
+    for worker in &stages.workers {
+        let ids = ids.clone();
+        let of = worker.call(move |worker| {
+            ids.iter().filter_map(|id| Some((*id, worker.member(*id)?))).collect::<Vec<_>>()
+        });
+        for (id, member) in of.into_iter().flatten() {
+            counts.entry(id).or_default().sent = Some(member);
+        }
+    }
+    counts
+}
+
+fn best(stages: &Stages) -> Option<[u64; 2]> {
+    let shards = stages.owners.try_read()?.shards.clone();
+    let mut best = [0; 2];
+    for shard in shards {
+        let counts = shard.call(|shard| shard.counts()).ok()?;
+        best[0] += counts.ipv4.best as u64;
+        best[1] += counts.ipv6.best as u64;
+    }
+    Some(best)
+}
+
+fn of_session(info: &PeerInfo, counts: &Counts) -> Vec<Statistic> {
+    let mut statistics = Vec::new();
+    if let Some(ingest) = &counts.ingest {
+        // They have 32 bits and wrap.
+        let mut counter = |kind, value: u64| statistics.push(Statistic::Counter(kind, value as u32));
+        counter(statistic::REJECTED, ingest.refused(Refusal::ImportPolicy));
+        counter(statistic::CLUSTER_LOOP, ingest.refused(Refusal::ClusterLoop));
+        counter(statistic::AS_LOOP, ingest.refused(Refusal::AsLoop));
+        counter(statistic::ORIGINATOR_LOOP, ingest.refused(Refusal::OriginatorLoop));
+        counter(statistic::TREATED_AS_WITHDRAW, ingest.treated_as_withdraw);
+    }
+    let received = counts.kept.map_or(counts.accepted, |kept| kept.map(|n| n as u64));
+    let mut gauges = |all, of_family, [ipv4, ipv6]: [u64; 2]| {
+        statistics.push(Statistic::Gauge(all, ipv4 + ipv6));
+        for (afi, value) in [(Afi::Ipv4, ipv4), (Afi::Ipv6, ipv6)] {
+            if info.families.has(afi) {
+                statistics.push(Statistic::FamilyGauge(of_family, family(afi), value));
+            }
+        }
+    };
+    gauges(statistic::ADJ_RIB_IN, statistic::FAMILY_ADJ_RIB_IN, received);
+    if let Some(sent) = &counts.sent {
+        let sent = [sent.advertised_ipv4, sent.advertised_ipv6];
+        gauges(statistic::ADJ_RIB_OUT_POST, statistic::FAMILY_ADJ_RIB_OUT_POST, sent);
+    }
+    statistics
+}
