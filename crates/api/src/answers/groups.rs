@@ -197,6 +197,7 @@ mod tests {
                 four_octet_as: true,
                 max_message: 65535,
                 prefix_sid: false,
+                long_lived: false,
                 role: None,
                 default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
