@@ -48,15 +48,20 @@ impl Worker {
                     let mut items: Vec<(Handle, Prefix<F>)> = Vec::new();
                     // While presence changes, some prefixes are advertised by the former settings.
                     let former = group.former_settings();
-                    let by = former.as_deref().unwrap_or(&settings);
-                    let mut former_offers = Offers::new(by, peers, F::AFI, &batch.paths, &mut of_former);
+                    let mut by_former = former
+                        .as_deref()
+                        .map(|by| Offers::new(by, peers, F::AFI, &batch.paths, &mut of_former));
                     // The group's own default route is on every page, because it is in no table of a shard.
-                    let by = if group.is_former(Prefix::<F>::default_route()) { by } else { &*settings };
+                    let is_former = group.is_former(Prefix::<F>::default_route());
+                    let by = former.as_deref().filter(|_| is_former).unwrap_or(&settings);
                     let default = default_handle::<F>(by, peers, paths);
                     let is_own = |prefix: Prefix<F>| default != NONE && prefix.len() == 0;
                     for change in batch.changes.get::<F>().iter().filter(|change| !is_own(change.prefix)) {
-                        let offers = if group.is_former(change.prefix) { &mut former_offers } else { &mut offers };
-                        items.push((offers.handle(change.new, change.prefix, paths), change.prefix));
+                        let by = match &mut by_former {
+                            Some(former) if group.is_former(change.prefix) => former,
+                            _ => &mut offers,
+                        };
+                        items.push((by.handle(change.new, change.prefix, paths), change.prefix));
                     }
                     items.extend((default != NONE).then(|| (default, Prefix::default_route())));
                     pack(group, peers, items, paths, &mut writes);

@@ -1,6 +1,6 @@
 //! Route refreshes whose begin and end a peer marks (RFC 7313): what it has not sent again by the end is removed.
 //!
-//! A path has no room for a mark. So from the begin on the shard notes what came of the family, and after the end a scan
+//! A path has no room for a mark. So from the begin on the shard notes the received paths of the family, and after the end a scan
 //! removes the paths of the session that are not noted. Outside of a refresh there are no notes, and an operation of an UPDATE
 //! costs one test of a list that is empty.
 

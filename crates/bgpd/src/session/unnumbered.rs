@@ -221,7 +221,7 @@ impl Sessions {
         }
     }
 
-    /// Reads what came from the links. Returns whether there may be more.
+    /// Reads Router Advertisements and Solicitations of the links. Returns whether there may be more.
     pub(super) fn hear(&mut self) -> bool {
         for _ in 0..MESSAGES_BATCH_MAX {
             let Some(socket) = &mut self.unnumbered.socket else { return false };
@@ -229,7 +229,11 @@ impl Sessions {
                 Ok(Some(received)) => self.heard(received),
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) => {
+                    tracing::warn!(target: target::BGP_SESSION, %error, "Router Advertisements cannot be read");
+                    return false;
+                }
             }
         }
         true
