@@ -1,9 +1,9 @@
 //! The connection to a station: a non-blocking TCP socket.
 
-use super::output::Output;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_config::BmpStation;
+use ribtide_runtime::output::Output;
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};

@@ -18,7 +18,6 @@ mod connection;
 mod dump;
 mod encode;
 mod engine;
-mod output;
 mod station;
 mod statistics;
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use super::connection::Connection;
 use super::dump::Dump;
-use super::output::Output;
 use mio::Poll;
 use ribtide_config::BmpStation;
 use ribtide_runtime::clock::Millis;
 use ribtide_runtime::log::target;
+use ribtide_runtime::output::Output;
+use ribtide_wire::bmp::HEADER_LEN;
 use ribtide_wire::bmp::build;
 use std::io;
 use std::sync::Arc;
@@ -218,7 +219,7 @@ impl Station {
         if !self.is_up() {
             return;
         }
-        self.output.cut();
+        self.output.cut(message_len);
         let mut message = Vec::new();
         build::termination(&mut message, reason, text);
         self.output.push(message.into());
@@ -275,5 +276,24 @@ impl Station {
             self.logged = Some(error.clone());
         }
         self.last_error = Some(error);
+    }
+}
+
+/// The length of the BMP message at the start of these bytes; `None` without a whole header.
+fn message_len(bytes: &[u8]) -> Option<usize> {
+    let [_, a, b, c, d, _] = *bytes.first_chunk::<HEADER_LEN>()?;
+    Some((u32::from_be_bytes([a, b, c, d]) as usize).max(HEADER_LEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_len_is_that_of_the_header() {
+        let mut message = Vec::new();
+        build::termination(&mut message, 0, "x");
+        assert_eq!(message_len(&[&message[..], &message].concat()), Some(message.len()));
+        assert_eq!(message_len(&message[..HEADER_LEN - 1]), None);
     }
 }

@@ -19,6 +19,7 @@ pub mod meter;
 #[cfg(all(test, loom))]
 mod models;
 pub mod oneshot;
+pub mod output;
 pub mod performance;
 pub mod registry;
 pub mod ring;

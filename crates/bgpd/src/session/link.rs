@@ -1,5 +1,6 @@
 //! Start and end of a session: messages to readers, workers and, through readers, shards.
 
+use super::connection::message_len;
 use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
@@ -141,7 +142,7 @@ impl Sessions {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.stalled = None;
         if let Some(connection) = peer.connection() {
-            connection.output.cut();
+            connection.output.cut(message_len);
         }
         let Some(up) = peer.up.take() else { return };
         let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));

@@ -84,6 +84,7 @@ use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle;
+use ribtide_runtime::output::Output;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
@@ -846,7 +847,7 @@ impl Sessions {
             Ok(written) => written,
             // What is known of the failure is known to the reading side too, and better: it has what came before it.
             Err(_) => {
-                connection.output = connection::Output::default();
+                connection.output = Output::default();
                 0
             }
         };

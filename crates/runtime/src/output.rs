@@ -1,6 +1,5 @@
-//! The queue of a station: chunks of whole BMP messages, which stations share.
+//! Messages that wait for a socket: chunks of whole messages, which several queues may share.
 
-use ribtide_wire::bmp::HEADER_LEN;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 use std::sync::Arc;
@@ -8,9 +7,9 @@ use std::sync::Arc;
 /// Chunks of one write to the kernel.
 const SLICES: usize = 64;
 
-/// Waiting messages, in order.
+/// Whole messages to write, in order.
 #[derive(Default)]
-pub(super) struct Output {
+pub struct Output {
     chunks: VecDeque<Arc<[u8]>>,
     /// Written bytes of the first chunk.
     written: usize,
@@ -19,28 +18,28 @@ pub(super) struct Output {
 
 impl Output {
     /// Adds whole messages.
-    pub(super) fn push(&mut self, chunk: Arc<[u8]>) {
+    pub fn push(&mut self, chunk: Arc<[u8]>) {
         self.bytes += chunk.len();
         self.chunks.push_back(chunk);
     }
 
     /// Waiting bytes.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Drops all messages except a partly written one.
-    pub(super) fn cut(&mut self) {
+    /// Drops all messages except a partly written one. `message_len`: the length of the message at the start of
+    /// these bytes, at least 1; `None` if they have no whole header.
+    pub fn cut(&mut self, message_len: impl Fn(&[u8]) -> Option<usize>) {
         let rest: Option<Arc<[u8]>> = self.chunks.front().filter(|_| self.written > 0).and_then(|chunk| {
             let mut end = 0;
             while end < self.written {
-                let header = chunk.get(end..end + HEADER_LEN)?;
-                let len = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
-                end += len.max(HEADER_LEN);
+                end += message_len(chunk.get(end..)?)?.max(1);
             }
             chunk.get(self.written..end).map(Arc::from)
         });
@@ -54,7 +53,7 @@ impl Output {
     ///
     /// # Errors
     /// It is broken.
-    pub(super) fn write_to(&mut self, stream: &mut impl Write) -> io::Result<usize> {
+    pub fn write_to(&mut self, stream: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
         while !self.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -65,7 +64,12 @@ impl Output {
                 count += 1;
             }
             match stream.write_vectored(&slices[..count]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::WriteZero,
+                        "the connection takes nothing more",
+                    ));
+                }
                 Ok(n) => {
                     self.advance(n);
                     total += n;
@@ -93,9 +97,8 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ribtide_wire::bmp::build::termination;
-    use ribtide_wire::bmp::read_message;
 
+    /// Accepts a few bytes at a time, and then none.
     struct Narrow {
         got: Vec<u8>,
         room: usize,
@@ -116,29 +119,41 @@ mod tests {
         }
     }
 
+    /// Two messages of 19 bytes, whose first byte is their length.
+    fn two() -> Arc<[u8]> {
+        [[19; 19]; 2].concat().into()
+    }
+
+    #[test]
+    fn bytes_leave_in_order_whatever_the_socket_takes() {
+        let mut output = Output::default();
+        for i in 0..100u8 {
+            output.push(vec![i; 10].into());
+        }
+        let mut narrow = Narrow { got: Vec::new(), room: 555 };
+        assert_eq!(output.write_to(&mut narrow).unwrap(), 555);
+        assert_eq!(output.len(), 445);
+        narrow.room = 1000;
+        assert_eq!(output.write_to(&mut narrow).unwrap(), 445);
+        assert!(output.is_empty() && output.chunks.is_empty());
+        let expected: Vec<u8> = (0..100).flat_map(|i| [i; 10]).collect();
+        assert_eq!(narrow.got, expected);
+    }
+
     #[test]
     fn a_cut_leaves_a_stream_of_whole_messages() {
-        let mut chunk = Vec::new();
-        (0..4).for_each(|reason| termination(&mut chunk, reason, "x"));
-        let each = chunk.len() / 4;
-        for room in 0..chunk.len() + 5 {
+        for room in 0..60 {
             let mut output = Output::default();
-            output.push(chunk.clone().into());
-            output.push(chunk.clone().into());
+            output.push(two());
+            output.push(two());
             let mut narrow = Narrow { got: Vec::new(), room };
             output.write_to(&mut narrow).unwrap();
-            output.cut();
-            let mut last = Vec::new();
-            termination(&mut last, 9, "");
-            output.push(last.clone().into());
+            output.cut(|bytes| bytes.first().map(|len| usize::from(*len)));
+            output.push(vec![9; 3].into());
             narrow.room = 1000;
             output.write_to(&mut narrow).unwrap();
-            assert_eq!(narrow.got.len(), room.div_ceil(each) * each + last.len(), "after {room} bytes");
-            let mut rest = narrow.got.as_slice();
-            while let Some((_, taken)) = read_message(rest).unwrap() {
-                rest = &rest[taken..];
-            }
-            assert!(rest.is_empty());
+            let whole = room.div_ceil(19);
+            assert_eq!(narrow.got.len(), whole * 19 + 3, "after {room} bytes");
         }
     }
 }
