@@ -1,5 +1,6 @@
 //! The names of files: conversions of strftime(3) in UTC.
 
+use ribtide_runtime::date::date;
 use std::path::{Path, PathBuf};
 
 /// Seconds of a day.
@@ -30,19 +31,6 @@ pub(super) fn format(pattern: &Path, seconds: u64) -> PathBuf {
         }
     }
     out.into()
-}
-
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar.
-fn date(days: u64) -> (u64, u64, u64) {
-    // Years begin in March, so that a leap day is the last one; 400 of them have 146,097 days.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod activity;
 pub mod call;
 pub mod clock;
 pub mod cpu;
+pub mod date;
 pub mod gauge;
 pub mod handover;
 pub mod idle;

@@ -5,6 +5,7 @@
 //! thread of its own writes the file.
 
 use super::Error;
+use ribtide_runtime::date::date;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
@@ -256,16 +257,7 @@ fn timestamp(at: SystemTime, out: &mut String) {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, micros) = (since.as_secs(), since.subsec_micros());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Days to a date of the Gregorian calendar: years of 400-year eras that begin in March, so that leap days are
-    // last. Day 0 of the eras is 719,468 days before 1970.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (year, month, day) = date(days);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     out.push_str(&format!(
         "{year:04}-{month:02}-{day:02}.{hour:02}:{minute:02}:{:02}.{micros:06}",
