@@ -108,7 +108,7 @@ pub struct Reloaded {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fib_policy: bool,
     /// Whether neighbours by interface are others, or have other settings.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interfaces: bool,
     /// Whether other routes are originated, or by another policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
