@@ -148,6 +148,7 @@ fn peer(n: u32) -> IngestPeer {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             kind,
             65_001,

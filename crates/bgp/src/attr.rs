@@ -7,7 +7,7 @@
 
 use ribtide_wire::bgp::attribute::{
     Attribute, Attributes, Communities, Community, ExtendedCommunities, ExtendedCommunity, Origin, code,
-    number, router_ids,
+    flags, number, router_ids,
 };
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::collections::HashSet;
@@ -34,19 +34,21 @@ struct Facts {
     med: u32,
     as_hops: u16,
     cluster_list_len: u16,
+    flags: u16,
     next_hop_len: u8,
-    flags: u8,
 }
 
 /// The bits of [`Facts::flags`]; the two lowest are ORIGIN.
 mod flag {
-    pub(super) const ORIGIN: u8 = 0b11;
-    pub(super) const LOCAL_PREF: u8 = 1 << 2;
-    pub(super) const MED: u8 = 1 << 3;
-    pub(super) const NO_EXPORT: u8 = 1 << 4;
-    pub(super) const NO_ADVERTISE: u8 = 1 << 5;
-    pub(super) const NO_EXPORT_SUBCONFED: u8 = 1 << 6;
-    pub(super) const ORIGINATOR_ID: u8 = 1 << 7;
+    pub(super) const ORIGIN: u16 = 0b11;
+    pub(super) const LOCAL_PREF: u16 = 1 << 2;
+    pub(super) const MED: u16 = 1 << 3;
+    pub(super) const NO_EXPORT: u16 = 1 << 4;
+    pub(super) const NO_ADVERTISE: u16 = 1 << 5;
+    pub(super) const NO_EXPORT_SUBCONFED: u16 = 1 << 6;
+    pub(super) const ORIGINATOR_ID: u16 = 1 << 7;
+    pub(super) const LLGR_STALE: u16 = 1 << 8;
+    pub(super) const NO_LLGR: u16 = 1 << 9;
 }
 
 impl AttrSet {
@@ -75,7 +77,7 @@ impl AttrSet {
         &self.0.header.header
     }
 
-    fn has(&self, flag: u8) -> bool {
+    fn has(&self, flag: u16) -> bool {
         self.facts().flags & flag != 0
     }
 
@@ -170,6 +172,32 @@ impl AttrSet {
         self.has(flag::NO_EXPORT_SUBCONFED)
     }
 
+    /// Whether the community LLGR_STALE is present: a long-lived stale route (RFC 9494 section 3.2).
+    #[inline]
+    pub fn llgr_stale(&self) -> bool {
+        self.has(flag::LLGR_STALE)
+    }
+
+    /// Whether the community NO_LLGR is present (RFC 9494 section 3.3).
+    pub fn no_llgr(&self) -> bool {
+        self.has(flag::NO_LLGR)
+    }
+
+    /// The same set with another community.
+    pub fn with_community(&self, community: Community) -> AttrSet {
+        let mut content = Content::default();
+        content.begin(self.next_hop());
+        let present = self.attributes().find(|attribute| attribute.code == code::COMMUNITIES);
+        let (flags, list) =
+            present.map_or((flags::OPTIONAL | flags::TRANSITIVE, &[][..]), |a| (a.flags, a.value));
+        let list = [list, &community.0.to_be_bytes()].concat();
+        content.push(&Attribute { flags, code: code::COMMUNITIES, value: &list });
+        let others = self.attributes().filter(|attribute| attribute.code != code::COMMUNITIES);
+        others.for_each(|attribute| content.push(&attribute));
+        content.sort();
+        AttrSet::of(&content, content.hash())
+    }
+
     /// Whether both are the same allocation. Equal sets need not be.
     pub fn ptr_eq(a: &AttrSet, b: &AttrSet) -> bool {
         a.as_ptr() == b.as_ptr()
@@ -202,14 +230,14 @@ impl Facts {
             as_hops: 0,
             cluster_list_len: 0,
             next_hop_len,
-            flags: Origin::Incomplete as u8,
+            flags: Origin::Incomplete as u16,
         };
         for attribute in Attributes::new(attributes) {
             let value = attribute.value;
             match attribute.code {
                 code::ORIGIN => {
                     let origin = Origin::from_value(value).unwrap_or(Origin::Incomplete);
-                    facts.flags = facts.flags & !flag::ORIGIN | origin as u8;
+                    facts.flags = facts.flags & !flag::ORIGIN | origin as u16;
                 }
                 code::AS_PATH => {
                     let path = AsPath::new(value);
@@ -229,7 +257,7 @@ impl Facts {
         facts
     }
 
-    fn number(&mut self, flag: u8, value: Option<u32>, field: impl FnOnce(&mut Facts) -> &mut u32) {
+    fn number(&mut self, flag: u16, value: Option<u32>, field: impl FnOnce(&mut Facts) -> &mut u32) {
         if let Some(value) = value {
             self.flags |= flag;
             *field(self) = value;
@@ -242,6 +270,8 @@ impl Facts {
                 Community::NO_EXPORT => flag::NO_EXPORT,
                 Community::NO_ADVERTISE => flag::NO_ADVERTISE,
                 Community::NO_EXPORT_SUBCONFED => flag::NO_EXPORT_SUBCONFED,
+                Community::LLGR_STALE => flag::LLGR_STALE,
+                Community::NO_LLGR => flag::NO_LLGR,
                 _ => 0,
             }
         }

@@ -79,6 +79,8 @@ pub enum Reason {
     NextHopUnknown,
     /// Another is originated by this router.
     Originated,
+    /// It is long-lived stale, and another is not (RFC 9494 section 4.4).
+    LongLivedStale,
     /// Another has a higher LOCAL_PREF.
     LocalPref,
     /// Another has a shorter AS_PATH.
@@ -110,6 +112,7 @@ impl fmt::Display for Reason {
             Reason::NextHopUnreachable => "next hop unreachable",
             Reason::NextHopUnknown => "next hop not resolved yet",
             Reason::Originated => "best is originated here",
+            Reason::LongLivedStale => "long-lived stale",
             Reason::LocalPref => "lower local preference",
             Reason::AsPathLength => "longer AS path",
             Reason::Origin => "higher origin",
@@ -142,7 +145,7 @@ pub fn hint(attrs: &AttrSet) -> u16 {
 /// The rank of an attribute set in the decision process.
 #[derive(Clone, Copy, Debug)]
 pub struct Rank {
-    /// LOCAL_PREF (inverted), AS_PATH length and ORIGIN + 1 from the highest bits down: the lower is
+    /// Long-lived stale, LOCAL_PREF (inverted), AS_PATH length and ORIGIN + 1 from the highest bits down: the lower is
     /// preferred. 0 is that of [`Rank::ORIGINATED`] alone.
     class: u64,
     med: u32,
@@ -153,6 +156,10 @@ pub struct Rank {
 
 /// The [`hint`] of originated paths.
 pub const ORIGINATED_HINT: u16 = 0;
+/// The [`hint`] of long-lived stale paths: no other is higher.
+pub const LONG_LIVED_STALE_HINT: u16 = 0x3fff;
+/// The bit of [`Rank::class`] of long-lived stale paths (RFC 9494 section 4.4).
+const LONG_LIVED_STALE: u64 = 1 << 63;
 
 impl Rank {
     /// The rank of every path that this router originates. What it originates is a connected or static
@@ -166,7 +173,7 @@ impl Rank {
         let no_med = if options.med_missing_as_worst { u32::MAX } else { 0 };
         let (hops, origin) = (u64::from(attrs.as_hops()), attrs.origin() as u64 + 1);
         Rank {
-            class: u64::from(!local_pref) << 32 | hops << 16 | origin,
+            class: u64::from(!local_pref) << 31 | hops << 15 | origin,
             med: attrs.med().unwrap_or(no_med),
             neighbor_as: attrs.neighbor_as(),
             originator_id: attrs.originator_id(),
@@ -174,12 +181,19 @@ impl Rank {
         }
     }
 
+    /// The same of a path that is long-lived stale, and so less preferred than any that is not.
+    #[must_use]
+    pub fn long_lived_stale(self) -> Rank {
+        Rank { class: self.class | LONG_LIVED_STALE, ..self }
+    }
+
     /// The first rule before MED that separates the two.
     fn class_reason(&self, other: &Rank) -> Reason {
         match self.class ^ other.class {
             _ if self.class.min(other.class) == Rank::ORIGINATED.class => Reason::Originated,
-            diff if diff >> 32 != 0 => Reason::LocalPref,
-            diff if diff >> 16 != 0 => Reason::AsPathLength,
+            diff if diff & LONG_LIVED_STALE != 0 => Reason::LongLivedStale,
+            diff if diff >> 31 != 0 => Reason::LocalPref,
+            diff if diff >> 15 != 0 => Reason::AsPathLength,
             _ => Reason::Origin,
         }
     }
@@ -523,6 +537,7 @@ mod tests {
                     multihop: false,
                     families,
                     path_ids: FamilySet::default(),
+                    long_lived: false,
                     egress: EgressSettings::new(kind, 1, id(1), families, export.clone()),
                 }
             })

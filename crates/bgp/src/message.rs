@@ -58,6 +58,16 @@ pub enum ShardIn {
         /// peer replaces or withdraws them (RFC 4724 section 4.2).
         retained: FamilySet,
     },
+    /// Retained routes of an ended session become long-lived stale: least preferred, with the community LLGR_STALE. Those with
+    /// NO_LLGR are removed (RFC 9494 section 4.2).
+    LongLived {
+        /// The peer.
+        peer: PeerId,
+        /// The number of the ended session.
+        session: u32,
+        /// The families, retained or not.
+        families: FamilySet,
+    },
     /// The routes of an ended session that were retained are removed.
     Sweep {
         /// The peer.

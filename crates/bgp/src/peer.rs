@@ -212,6 +212,10 @@ pub struct PeerInfo {
     pub families: FamilySet,
     /// Those in which it sends path identifiers (RFC 7911).
     pub path_ids: FamilySet,
+    /// Whether we send it the capability of long-lived graceful restart. Then its routes with LLGR_STALE are least preferred, and
+    /// go only to peers that have it (RFC 9494 section 4.3). It depends on our settings alone, so it is the same in all
+    /// sessions of this number.
+    pub long_lived: bool,
     /// The settings of routes sent to this peer.
     pub egress: EgressSettings,
 }
@@ -277,6 +281,9 @@ pub struct EgressSettings {
     pub prefix_sid: bool,
     /// Our role towards the receivers, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
+    /// Whether they have long-lived graceful restart, as we have towards them, and may get long-lived stale routes (RFC 9494
+    /// section 4.3).
+    pub long_lived: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
     /// Our link-local address on the link that we share with the receivers: it is sent with our own global IPv6 address, or
@@ -340,6 +347,7 @@ impl EgressSettings {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            long_lived: false,
             role: None,
             next_hop: NextHopRule::Keep,
             link_local: None,

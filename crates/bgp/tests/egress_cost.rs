@@ -45,6 +45,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             kind,
             65000,

@@ -39,6 +39,7 @@ fn peer() -> IngestPeer {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(PeerKind::External, 65000, Ipv4Addr::new(10, 0, 0, 1), families, export)

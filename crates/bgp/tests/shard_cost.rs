@@ -55,6 +55,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

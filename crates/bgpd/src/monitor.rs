@@ -321,6 +321,7 @@ mod tests {
             multihop: false,
             families: FamilySet::ALL,
             path_ids: FamilySet::default(),
+            long_lived: false,
             egress,
         };
         let (at, ports) = (SystemTime::UNIX_EPOCH, (179, 40_000));

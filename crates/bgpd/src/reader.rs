@@ -75,6 +75,8 @@ pub(super) enum Command {
     Detach(PeerId, u32, FamilySet),
     /// Routes of a peer's ended session are retained no longer, in these families.
     Sweep(PeerId, u32, FamilySet),
+    /// They are long-lived stale from now on.
+    LongLived(PeerId, u32, FamilySet),
     /// The refresh of a family has taken too long: it ends as if the peer had marked its end.
     EndRefresh(PeerId, u32, Afi),
     /// Use these settings for later routes of the session.
@@ -521,6 +523,13 @@ impl Reader {
                 Command::Sweep(peer, session, families) => {
                     if self.retained.is_of(peer, session) {
                         self.sweep(peer, families);
+                    }
+                }
+                Command::LongLived(peer, session, families) => {
+                    if self.retained.is_of(peer, session) {
+                        self.hand_on();
+                        let message = || ShardIn::LongLived { peer, session, families };
+                        self.shards.iter_mut().for_each(|shard| shard.post(message()));
                     }
                 }
                 Command::EndRefresh(peer, session, afi) => {

@@ -35,6 +35,7 @@ fn info(four_octet_as: bool, path_ids: FamilySet) -> Arc<PeerInfo> {
         multihop: false,
         families: FamilySet::ALL,
         path_ids,
+        long_lived: false,
         egress: EgressSettings { four_octet_as, ..egress },
     })
 }

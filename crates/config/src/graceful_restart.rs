@@ -16,6 +16,9 @@ pub struct GracefulRestartConfig {
     pub restart_time: Option<u16>,
     /// How long its routes are retained, at most.
     pub stale_time: Duration,
+    /// How long routes are retained after that, as long-lived stale ones, in seconds: the neighbour's, at most, and ours at the
+    /// neighbour (RFC 9494). `None`: not at all.
+    pub long_lived_time: Option<u32>,
 }
 
 impl BgpConfig {
@@ -31,6 +34,8 @@ impl BgpConfig {
 const STALE_TIME: u32 = 360;
 /// The longest `stale-time`, a day: stale routes may lead nowhere.
 const STALE_TIME_MAX: u32 = 86_400;
+/// The longest `long-lived-stale-time`: it has 24 bits (RFC 9494 section 3.1).
+const LONG_LIVED_TIME_MAX: u32 = 0x00ff_ffff;
 /// Seconds without `restart-time`: that of other routers, and more than the start with a full table takes.
 const RESTART_TIME: u16 = 120;
 /// The longest `restart-time`: it has twelve bits (RFC 4724 section 3).
@@ -60,6 +65,11 @@ pub(super) struct GracefulRestartTable {
     /// End-of-RIB. While it has no session, its own restart time ends them too.
     #[schemars(extend("default" = STALE_TIME))]
     stale_time: Option<u32>,
+    /// Seconds for which routes may stay as a last resort after the restart time (long-lived graceful restart, RFC 9494), 0 to
+    /// 16777215; 0: off. The neighbour's routes: less if it says so. Ours, with `mode = "restart"`: the neighbour is asked to
+    /// keep them for so long. Another value resets the session.
+    #[schemars(extend("default" = 0))]
+    long_lived_stale_time: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize, JsonSchema)]
@@ -89,7 +99,9 @@ impl Checker {
         let mode = tables.iter().find_map(|table| set(table).mode).unwrap_or(Mode::Helper);
         let stale_time = tables.iter().find_map(|table| set(table).stale_time).unwrap_or(STALE_TIME);
         let restart_time = tables.iter().find_map(|table| set(table).restart_time).unwrap_or(RESTART_TIME);
+        let long_lived_time = tables.iter().find_map(|table| set(table).long_lived_stale_time);
         GracefulRestartConfig {
+            long_lived_time: long_lived_time.filter(|time| *time > 0 && mode != Mode::Off),
             helper: mode != Mode::Off,
             restart_time: (mode == Mode::Restart).then_some(restart_time),
             stale_time: Duration::from_secs(stale_time.into()),
@@ -113,6 +125,9 @@ impl Checker {
             RESTART_TIME_MAX.into(),
             ", or mode = \"helper\" to ask for nothing",
         );
+        // 0 is a value of its own.
+        let long_lived = table.long_lived_stale_time.map(|seconds| seconds.max(1));
+        check("long-lived-stale-time", long_lived, LONG_LIVED_TIME_MAX, ", or 0 for none");
         check("selection-deferral-time", table.selection_deferral_time, SELECTION_DEFERRAL_TIME_MAX, "");
     }
 
@@ -141,7 +156,19 @@ mod tests {
     }
 
     fn restart(helper: bool, seconds: u64) -> GracefulRestartConfig {
-        GracefulRestartConfig { helper, restart_time: None, stale_time: Duration::from_secs(seconds) }
+        let stale_time = Duration::from_secs(seconds);
+        GracefulRestartConfig { helper, restart_time: None, stale_time, long_lived_time: None }
+    }
+
+    #[test]
+    fn long_lived_stale_time_is_off_without_a_value_and_without_graceful_restart() {
+        let time = |seconds: u32| format!("graceful-restart = {{ long-lived-stale-time = {seconds} }}");
+        let of = |bgp: &str, group: &str| config(bgp, group, "").map(|config| config.long_lived_time);
+        assert_eq!(of("", ""), Ok(None));
+        assert_eq!(of(&time(60), ""), Ok(Some(60)));
+        assert_eq!(of(&time(60), &time(0)), Ok(None));
+        assert_eq!(of(&time(60), "graceful-restart = { mode = \"off\" }"), Ok(None));
+        assert!(of(&time(16_777_216), "").unwrap_err().contains("write 1 to 16777215, or 0 for none"));
     }
 
     #[test]

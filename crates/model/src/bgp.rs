@@ -177,9 +177,13 @@ pub struct Neighbor {
 pub struct Stale {
     /// Those that it has not announced again.
     pub paths: PerFamilyCount,
+    /// Families whose stale routes are long-lived: least preferred, with the community LLGR_STALE (RFC 9494).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub long_lived: Vec<String>,
     /// Time since the session was lost.
     pub seconds: u64,
-    /// Time in which it must have a session again; absent where it has one, and its End-of-RIB is awaited.
+    /// Time in which it must have a session again, after which long-lived stale routes are removed; absent where it has one, and
+    /// its End-of-RIB is awaited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart_seconds_left: Option<u64>,
     /// Time after which they are removed in any case.
@@ -278,6 +282,10 @@ pub struct Session {
     /// What happens while it restarts, if both sides sent the capability (RFC 4724).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graceful_restart: Option<PeerRestart>,
+    /// How long its routes may be long-lived stale after its restart time, by family (RFC 9494); families without a time are left
+    /// out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub long_lived_seconds: BTreeMap<String, u64>,
     /// The time for which the peer retains our routes while this router restarts; absent: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retains_ours_seconds: Option<u64>,

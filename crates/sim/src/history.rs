@@ -107,6 +107,8 @@ pub enum Event {
     Down(usize),
     /// The session is lost, and the routes of these families are retained (RFC 4724).
     Lose(usize, FamilySet),
+    /// Retained routes of a family are long-lived stale from now on (RFC 9494).
+    LongLived(usize, Afi),
     /// Retained routes of a family that were not announced again are removed: End-of-RIB, or a timer.
     Sweep(usize, Afi),
     /// The peer announces prefixes of one family.
@@ -176,6 +178,9 @@ impl History {
                     Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
                 }
                 0 if up[who] => Event::Down(who),
+                0..=2 if !retained[who].is_empty() && !up[who] && rng.one_in(2) => {
+                    Event::LongLived(who, afi(rng))
+                }
                 0..=4 if !retained[who].is_empty() && rng.one_in(2) => Event::Sweep(who, afi(rng)),
                 _ if !up[who] => {
                     if rng.one_in(3) && !peers[who].kind.is_local() {
@@ -290,6 +295,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         }
     });
     let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
+    let long_lived = !kind.is_local() && rng.one_in(2);
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
@@ -301,9 +307,11 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         multihop: kind.is_external() && rng.one_in(3),
         families,
         path_ids,
+        long_lived,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,
+            long_lived: long_lived && rng.one_in(2),
             next_hop,
             link_local: link.then_some(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 200)),
             extended_next_hop,
@@ -332,6 +340,7 @@ pub fn default_source() -> PeerInfo {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
     }
 }
@@ -398,7 +407,9 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
         path,
         med: rng.maybe(2, |rng| rng.index(3) as u32),
         local_pref: rng.maybe(4, |rng| 99 + rng.index(3) as u32).filter(|_| !alike),
-        communities: match rng.index(6) {
+        communities: match rng.index(8) {
+            6 => vec![Community::LLGR_STALE.0],
+            7 => vec![Community::NO_LLGR.0, 0xfde8_0001],
             0 => vec![Community::NO_EXPORT.0],
             1 => vec![Community::NO_ADVERTISE.0],
             2 => vec![0xfde8_0001],

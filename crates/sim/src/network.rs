@@ -210,6 +210,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         multihop: kind == Kind::Multihop,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,

@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+/// Communities of RFC 9494.
+const LLGR_STALE: u32 = 0xffff_0006;
+const NO_LLGR: u32 = 0xffff_0007;
+
 /// A path that a peer advertised.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Learned {
@@ -85,6 +89,29 @@ impl Oracle {
                 for (prefix, paths) in &self.paths {
                     let of_peer = paths.iter().filter(|path| path.peer == *peer);
                     self.stale.extend(of_peer.map(|path| (*prefix, *peer, path.path_id)));
+                }
+            }
+            Event::LongLived(peer, afi) => {
+                let stale = self.stale.clone();
+                let is_stale =
+                    |prefix: AnyPrefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id));
+                if !self.peers[*peer].long_lived {
+                    return;
+                }
+                for (prefix, paths) in &mut self.paths {
+                    let has = |path: &Learned, community| path.with.communities.contains(&community);
+                    let is_new = |path: &Learned| {
+                        path.peer == *peer && is_stale(*prefix, path.path_id) && !has(path, LLGR_STALE)
+                    };
+                    paths.retain(|path| {
+                        let is_gone = is_new(path) && has(path, NO_LLGR);
+                        if is_gone {
+                            self.stale.remove(&(*prefix, *peer, path.path_id));
+                        }
+                        !is_gone
+                    });
+                    let marked = paths.iter_mut().filter(|path| is_new(path));
+                    marked.for_each(|path| path.with.communities.push(LLGR_STALE));
                 }
             }
             Event::Sweep(peer, afi) => {
@@ -447,6 +474,7 @@ impl Oracle {
             lowest(paths, lost, Reason::RouterId, |path| peer(path).router_id);
             return lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
         }
+        lowest(paths, lost, Reason::LongLivedStale, |path| self.is_least_preferred(path));
         lowest(paths, lost, Reason::LocalPref, |path| std::cmp::Reverse(path.with.local_pref.unwrap_or(100)));
         lowest(paths, lost, Reason::AsPathLength, |path| hops(&path.with));
         lowest(paths, lost, Reason::Origin, |path| path.with.origin);
@@ -484,8 +512,16 @@ impl Oracle {
         path.with.med.unwrap_or(if self.options.med_missing_as_worst { u32::MAX } else { 0 })
     }
 
-    /// RFC 4271 section 9.2, RFC 4456 section 6, RFC 1997.
+    /// RFC 9494 sections 4.3 and 4.4.
+    fn is_least_preferred(&self, path: &Learned) -> bool {
+        self.peers[path.peer].long_lived && path.with.communities.contains(&LLGR_STALE)
+    }
+
+    /// RFC 4271 section 9.2, RFC 4456 section 6, RFC 1997, RFC 9494 section 4.3.
     fn may_send(&self, path: &Learned, to: usize) -> bool {
+        if self.is_least_preferred(path) && !self.peers[to].egress.long_lived {
+            return false;
+        }
         let (from, to_kind) = (self.peers[path.peer].kind, self.peers[to].kind);
         let reflected = from == PeerKind::Client || to_kind == PeerKind::Client;
         let internal_to_internal = from.is_internal() && to_kind.is_internal();

@@ -366,6 +366,12 @@ impl<'w> Run<'w> {
                 self.flush(*peer);
                 self.end(*peer, *families);
             }
+            Event::LongLived(peer, afi) => {
+                self.flush(*peer);
+                let Some((session, _)) = self.readers[*peer].retained else { return };
+                let (peer, families) = (PeerId(*peer as u32), FamilySet::default().with(*afi));
+                self.send(peer.0 as usize, |_| ShardIn::LongLived { peer, session, families });
+            }
             Event::Sweep(peer, afi) => {
                 // What came before End-of-RIB goes ahead of it.
                 self.flush(*peer);

@@ -338,6 +338,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         idle_seconds_left: view.held_for.map(|left| left.div_ceil(1000)),
         stale: view.retained.map(|retained| Stale {
             paths: known.stale,
+            long_lived: family_names(retained.long_lived),
             seconds: retained.age / 1000,
             restart_seconds_left: retained.restart_left.map(|left| left.div_ceil(1000)),
             stale_seconds_left: retained.stale_left.div_ceil(1000),
@@ -474,6 +475,12 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             seconds: restart.time.into(),
             notification: restart.notification,
         }),
+        long_lived_seconds: [Afi::Ipv4, Afi::Ipv6]
+            .into_iter()
+            .zip(up.negotiated.long_lived.unwrap_or_default().times)
+            .filter(|(_, time)| *time > 0)
+            .map(|(afi, time)| (afi.unicast_name().to_owned(), time.into()))
+            .collect(),
         retains_ours_seconds: up.own_restart.map(u64::from),
         add_path_receive: family_names(up.negotiated.path_ids),
         extended_next_hop: up.negotiated.extended_next_hop,

@@ -89,6 +89,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         max_message,
         prefix_sid,
         role,
+        long_lived,
         next_hop,
         link_local,
         extended_next_hop,
@@ -127,6 +128,9 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     }
     if let Some(asn) = as_override {
         settings.push(format!("AS {asn} in paths overridden"));
+    }
+    if *long_lived {
+        settings.push("long-lived stale routes too".to_owned());
     }
     settings.extend([
         families.join(" "),
@@ -193,6 +197,7 @@ mod tests {
                 four_octet_as: true,
                 max_message: 65535,
                 prefix_sid: false,
+                long_lived: false,
                 role: None,
                 default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },

@@ -32,6 +32,10 @@ pub(super) fn forbidden(
     if settings.role.is_some_and(Role::keeps_marked) && attrs.value(code::OTC).is_some() {
         return Some("it has the attribute OTC, which a provider, a peer and a route server must not get");
     }
+    // RFC 9494 section 4.3.
+    if !settings.long_lived && source.long_lived && attrs.llgr_stale() {
+        return Some("it is long-lived stale (LLGR_STALE), and the peer has no long-lived graceful restart");
+    }
     // A route server does not process communities (RFC 7947 section 2.2.4).
     if is_transparent(settings, source) {
         return None;
@@ -286,6 +290,7 @@ mod tests {
             multihop: false,
             families,
             path_ids: FamilySet::default(),
+            long_lived: false,
             egress,
         }
     }

@@ -13,6 +13,7 @@ use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
 use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
 use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_wire::bgp::attribute::Community;
 
 /// The paths of a batch for a group and prefixes of one family.
 pub(super) struct Offers<'a> {
@@ -177,8 +178,13 @@ impl GroupExport<'_> {
         let attrs = &self.path.attrs;
         let mut bytes = Vec::new();
         changes.write(attrs.bytes(), &mut bytes);
+        let mut new = AttrSet::new(&bytes, attrs.next_hop());
+        // A route that the receivers must treat as the last choice keeps the mark (RFC 9494 section 4.3).
+        if self.source.long_lived && attrs.llgr_stale() && !new.llgr_stale() {
+            new = new.with_community(Community::LLGR_STALE);
+        }
         Path {
-            attrs: AttrSet::new(&bytes, attrs.next_hop()),
+            attrs: new,
             source: self.path.source,
             next_hop: changes.next_hop(),
             keeps_med: changes.med().is_some(),

@@ -3,6 +3,7 @@
 mod add_path;
 mod explain;
 mod limits;
+mod long_lived;
 mod refresh;
 mod scope;
 
@@ -43,6 +44,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         multihop: false,
         families: BOTH,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings {
             next_hop: if external { OWN } else { NextHopRule::Keep },
             ..EgressSettings::new(kind, LOCAL, OUR_ID, BOTH, Arc::new(Policy::accept()))

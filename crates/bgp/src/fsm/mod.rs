@@ -15,7 +15,7 @@ mod open;
 mod tests;
 
 use crate::peer::FamilySet;
-pub use open::{Negotiated, OwnRestart, PeerRestart, Settings};
+pub use open::{Negotiated, OwnRestart, PeerLongLived, PeerRestart, Settings};
 use ribtide_prefix::Afi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error, open as open_error};
@@ -162,6 +162,10 @@ pub struct Retention {
     pub families: FamilySet,
     /// How long they wait for the next session: the peer's restart time.
     pub time: Millis,
+    /// Those that do not wait for it, but are long-lived stale at once: only that capability has them.
+    pub long_lived_only: FamilySet,
+    /// How long routes of IPv4 and IPv6 are long-lived stale after that (RFC 9494); 0: not at all.
+    pub long_lived: [Millis; 2],
 }
 
 /// The states of RFC 4271 section 8.2.2.
@@ -783,7 +787,15 @@ fn retention(negotiated: &Negotiated, end: &End) -> Option<Retention> {
         End::Cease(_) | End::CeaseSince(..) => false,
     };
     let time = 1_000 * Millis::from(restart.time);
-    (is_retained && !restart.families.is_empty()).then_some(Retention { families: restart.families, time })
+    let long_lived = negotiated.long_lived.unwrap_or_default();
+    let (short, long) = (restart.families, long_lived.families());
+    let families = FamilySet { ipv4: short.ipv4 || long.ipv4, ipv6: short.ipv6 || long.ipv6 };
+    (is_retained && !families.is_empty()).then_some(Retention {
+        families,
+        time,
+        long_lived_only: long.but(short),
+        long_lived: long_lived.times.map(|time| 1_000 * Millis::from(time)),
+    })
 }
 
 /// The pause after the last of `count` failures in a row: it doubles up to `longest`.

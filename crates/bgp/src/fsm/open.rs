@@ -3,7 +3,8 @@
 use crate::peer::FamilySet;
 use ribtide_prefix::{Afi, Safi};
 use ribtide_wire::bgp::capability::{
-    AddPath, AddPathFamily, Capability, ExtendedNextHop, GracefulRestart, RestartFamilies,
+    AddPath, AddPathFamily, Capability, ExtendedNextHop, GracefulRestart, LongLivedFamilies, LongLivedFamily,
+    RestartFamilies,
 };
 use ribtide_wire::bgp::notification::{Notification, code, open as subcode};
 use ribtide_wire::bgp::open::{Open, OpenBuilder};
@@ -38,6 +39,9 @@ pub struct Settings {
     pub graceful_restart: bool,
     /// What the peer is to know of restarts of ours; `None`: it is not to retain our routes.
     pub own_restart: Option<OwnRestart>,
+    /// The time for which routes may be retained in long-lived graceful restart (RFC 9494), in seconds: ours, which the peer gets
+    /// with `own_restart`, and the most for the peer's. `None`: the capability is not sent. It needs `graceful_restart`.
+    pub long_lived: Option<u32>,
     /// Of the families that we offer, those in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
     /// Those in which we can send several.
@@ -82,12 +86,45 @@ pub struct Negotiated {
     pub role: Option<Role>,
     /// What the peer says of its restart, if both sides sent that capability (RFC 4724).
     pub restart: Option<PeerRestart>,
+    /// What it says of long-lived graceful restart, if both sides sent that capability too (RFC 9494).
+    pub long_lived: Option<PeerLongLived>,
     /// The families in which the peer sends path identifiers (RFC 7911 section 4).
     pub path_ids: FamilySet,
     /// Whether IPv4 routes may have IPv6 next hops, in both directions (RFC 8950 section 4).
     pub extended_next_hop: bool,
     /// The families in which we send path identifiers.
     pub sent_path_ids: FamilySet,
+}
+
+/// The long-lived graceful restart capability of a peer, as far as it concerns the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PeerLongLived {
+    /// The seconds for which its routes of IPv4 and IPv6 may be retained after its restart time; 0: not at all.
+    pub times: [u32; 2],
+    /// The families for which it kept its forwarding over its last restart (F).
+    pub forwarding: FamilySet,
+}
+
+impl PeerLongLived {
+    /// Those of a session with these families; times are at most `most`.
+    fn new(theirs: LongLivedFamilies<'_>, session: FamilySet, most: u32) -> PeerLongLived {
+        let mut long_lived = PeerLongLived::default();
+        for LongLivedFamily { afi, safi, forwarding, time } in theirs.iter() {
+            let unicast = Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8);
+            if let Some(afi) = unicast.filter(|afi| session.has(*afi)) {
+                long_lived.times[usize::from(afi == Afi::Ipv6)] = time.min(most);
+                let kept = long_lived.forwarding;
+                long_lived.forwarding = if forwarding { kept.with(afi) } else { kept.without(afi) };
+            }
+        }
+        long_lived
+    }
+
+    /// The families whose routes may be retained.
+    pub fn families(self) -> FamilySet {
+        let [ipv4, ipv6] = self.times.map(|time| time > 0);
+        FamilySet { ipv4, ipv6 }
+    }
 }
 
 /// The graceful restart capability of a peer, as far as it concerns the session.
@@ -172,6 +209,20 @@ impl Settings {
             let ours = GracefulRestart { restarting, notification: true, time, families };
             capabilities.push(Capability::GracefulRestart(ours));
         }
+        let mut long_lived_families = Vec::new();
+        if let Some(time) = self.long_lived.filter(|_| self.graceful_restart) {
+            let family = |(afi, own): (Afi, OwnRestart)| LongLivedFamily {
+                afi: afi as u16,
+                safi: Safi::Unicast as u8,
+                forwarding: own.forwarding.has(afi),
+                time,
+            };
+            let offered = FAMILIES.into_iter().filter(|afi| self.families.has(*afi));
+            let families: Vec<LongLivedFamily> =
+                offered.filter_map(|afi| self.own_restart.map(|own| family((afi, own)))).collect();
+            let families = LongLivedFamilies::new(&families, &mut long_lived_families);
+            capabilities.push(Capability::LongLivedRestart(families));
+        }
         capabilities.push(Capability::FourOctetAs(asn));
         let add_path = FAMILIES.map(|afi| AddPathFamily {
             afi: afi as u16,
@@ -233,6 +284,7 @@ impl Settings {
         let (mut path_ids, mut sent_path_ids) = (FamilySet::default(), FamilySet::default());
         let (mut four_octet_as, mut extended_message) = (false, false);
         let (mut route_refresh, mut enhanced_refresh) = (false, false);
+        let mut long_lived = None;
         let mut extended_next_hop = false;
         for capability in open.capabilities() {
             match capability {
@@ -254,6 +306,7 @@ impl Settings {
                 Capability::Role(role) => roles.push(role),
                 // Of several, the last one counts (RFC 4724 section 3).
                 Capability::GracefulRestart(theirs) if self.graceful_restart => restart = Some(theirs),
+                Capability::LongLivedRestart(theirs) => long_lived = Some(theirs),
                 // Of several for a family the last counts.
                 Capability::AddPath(add_path) => {
                     for AddPathFamily { afi, safi, send, receive } in add_path.families() {
@@ -291,6 +344,11 @@ impl Settings {
             enhanced_refresh,
             role,
             restart: restart.map(|theirs| PeerRestart::new(&theirs, families)),
+            // Without the other capability it is ignored (RFC 9494 section 4.5).
+            long_lived: long_lived
+                .filter(|_| restart.is_some())
+                .zip(self.long_lived)
+                .map(|(theirs, most)| PeerLongLived::new(theirs, families, most)),
             path_ids: families.and(self.add_path_receive).and(path_ids),
             extended_next_hop: extended_next_hop && self.extended_next_hop && families.ipv4,
             sent_path_ids: families.and(self.add_path_send).and(sent_path_ids),
@@ -341,6 +399,7 @@ mod tests {
             role_strict: false,
             graceful_restart: true,
             own_restart: None,
+            long_lived: None,
             add_path_receive: FamilySet::default(),
             extended_next_hop: false,
             add_path_send: FamilySet::default(),
@@ -391,6 +450,7 @@ mod tests {
                 families: FamilySet::default(),
                 forwarding: FamilySet::default(),
             }),
+            long_lived: None,
             path_ids: FamilySet::default(),
             extended_next_hop: false,
             sent_path_ids: FamilySet::default(),
@@ -555,6 +615,30 @@ mod tests {
             let off = Settings { graceful_restart: false, ..ours };
             assert_eq!(negotiate(&peer, &off.first_open()).unwrap().restart, None);
         }
+    }
+
+    /// RFC 9494 sections 3.1, 4.1 and 4.5.
+    #[test]
+    fn long_lived_restart_needs_both_capabilities_of_both() {
+        let most = 1_000;
+        let own = OwnRestart { time: 90, restarted: true, forwarding: FamilySet { ipv4: true, ipv6: false } };
+        let ours = Settings { peer_asn: None, long_lived: Some(most), ..settings() };
+        let they =
+            |long_lived, own_restart| Settings { long_lived, own_restart, local_asn: 65009, ..theirs() };
+        let of = |ours: &Settings, they: Settings| negotiate(ours, &they.first_open()).unwrap().long_lived;
+        let expected = |time| PeerLongLived { times: [time; 2], forwarding: own.forwarding };
+        assert_eq!(of(&ours, they(Some(70_000), Some(own))), Some(expected(most)), "at most ours");
+        assert_eq!(of(&ours, they(Some(7), Some(own))), Some(expected(7)));
+        assert_eq!(of(&ours, they(Some(7), None)), Some(PeerLongLived::default()), "a helper");
+        assert_eq!(of(&ours, they(None, Some(own))), None);
+        let off = Settings { long_lived: None, ..ours.clone() };
+        assert_eq!(of(&off, they(Some(7), Some(own))), None);
+        let no_restart = Settings { graceful_restart: false, ..they(Some(7), Some(own)) };
+        assert_eq!(of(&ours, no_restart), None);
+        let mut buf = Vec::new();
+        let family = LongLivedFamily { afi: 1, safi: 1, forwarding: true, time: 9 };
+        let alone = [Capability::LongLivedRestart(LongLivedFamilies::new(&[family], &mut buf))];
+        assert_eq!(negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &alone)).unwrap().long_lived, None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         role_strict: false,
         graceful_restart: false,
         own_restart: None,
+        long_lived: None,
         add_path_receive: FamilySet::default(),
         add_path_send: FamilySet::default(),
         extended_next_hop: false,

@@ -32,6 +32,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(

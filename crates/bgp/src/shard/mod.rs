@@ -13,6 +13,7 @@ mod cut;
 mod effects;
 mod feed;
 mod gate;
+mod long_lived;
 mod monitor;
 mod moves;
 mod next_hops;
@@ -35,6 +36,7 @@ pub use moves::Moved;
 pub use paths::Part;
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
+use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
@@ -172,6 +174,7 @@ impl Shard {
             ShardIn::Routes(batch) => return self.handle_routes(&batch, out),
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
+            ShardIn::LongLived { peer, session, families } => self.long_lived(peer, session, families),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
             ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
             ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
@@ -277,8 +280,11 @@ impl Shard {
             for_each_family!(F => if F::AFI == op.afi {
                 let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
                 let end = prefixes.len().min(group.taken + op.count as usize);
-                let hint = |attrs| match core.sessions.is_originated(session) {
+                let hint = |attrs: &AttrSet| match core.sessions.is_originated(session) {
                     true => decision::ORIGINATED_HINT,
+                    false if attrs.llgr_stale() && core.sessions.get(session).is_least_preferred(attrs) => {
+                        decision::LONG_LIVED_STALE_HINT
+                    }
                     false => decision::hint(attrs),
                 };
                 let path = |attrs| Path::new(*number, session, hint(attrs));
@@ -539,10 +545,15 @@ impl Core {
     }
 
     fn rank(&self, path: Path) -> Rank {
-        match self.is_originated(path) {
-            true => Rank::ORIGINATED,
-            false => Rank::new(self.attrs.get(path.attrs), &self.options),
+        if self.is_originated(path) {
+            return Rank::ORIGINATED;
         }
+        let attrs = self.attrs.get(path.attrs);
+        let rank = Rank::new(attrs, &self.options);
+        if attrs.llgr_stale() && self.sessions.get(path.session).is_least_preferred(attrs) {
+            return rank.long_lived_stale();
+        }
+        rank
     }
 
     fn candidate(&self, path: Path) -> Candidate<'_> {

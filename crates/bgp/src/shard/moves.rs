@@ -310,6 +310,10 @@ impl Shard {
         if self.core.sessions.any_ending() {
             self.work.purge();
         }
+        if self.core.sessions.iter().any(|(_, session)| session.has_long_lived()) {
+            // They may have left the other shard before it knew.
+            self.work.mark_long_lived();
+        }
         self.core.clear_out(out);
     }
 

@@ -182,6 +182,21 @@ impl<F: Family> Route<F> {
         }
     }
 
+    /// Gives the path at `index` other attributes, and returns the former path. Its age stays.
+    pub(super) fn set_attrs(
+        &mut self,
+        store: &mut PathStore,
+        index: usize,
+        (attrs, hint): (u32, u16),
+    ) -> Path {
+        let path = match self.is_several() {
+            true => &mut store.get_mut(self.path.attrs, self.len())[index],
+            false => &mut self.path,
+        };
+        let new = Path::new(attrs, path.session, hint);
+        std::mem::replace(path, new)
+    }
+
     /// Adds a path as the newest. The selected one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();

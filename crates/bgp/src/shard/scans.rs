@@ -74,6 +74,8 @@ enum Kind {
     Watch,
     /// Remove the paths that a peer's route refresh has left out.
     Unrefreshed,
+    /// Mark retained paths that are long-lived stale now.
+    LongLived,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -114,6 +116,11 @@ impl Work {
 
     pub(super) fn redecide(&mut self) {
         self.go_round(Kind::Redecide);
+    }
+
+    /// Starts a scan that marks retained paths as long-lived stale.
+    pub(super) fn mark_long_lived(&mut self) {
+        self.go_round(Kind::LongLived);
     }
 
     /// Starts a scan that removes the paths that a peer's route refresh has left out.
@@ -257,9 +264,13 @@ impl Shard {
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
         let tasks = self.work.tasks.iter().filter(|task| match &task.kind {
             Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
-            Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open | Kind::Watch | Kind::Unrefreshed => {
-                true
-            }
+            Kind::Purge
+            | Kind::Redecide
+            | Kind::Reoption
+            | Kind::Open
+            | Kind::Watch
+            | Kind::Unrefreshed
+            | Kind::LongLived => true,
         });
         let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind.clone()).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
@@ -305,6 +316,7 @@ impl Core {
         match kind {
             Kind::Purge => return self.purge(route, out),
             Kind::Unrefreshed => return self.remove_unrefreshed(route, out),
+            Kind::LongLived => return self.mark_long_lived(route, out),
             Kind::Redecide => self.redecide(route, out),
             Kind::Reoption => {
                 // Without multipath nothing sets parts, so none may be left.

@@ -8,6 +8,7 @@
 //! rest. A peer has at most one session with retained paths.
 
 use super::query::PeerCounts;
+use crate::attr::AttrSet;
 use crate::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(super) struct Session {
     keeps: FamilySet,
     /// Whether it ended. Its usable paths are retained ones.
     ended: bool,
+    /// The families whose retained paths are long-lived stale.
+    long_lived: FamilySet,
     /// The number of the peer's earlier session whose paths are retained, or [`NONE`].
     former: u16,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
@@ -83,6 +86,7 @@ impl Session {
             up,
             keeps,
             ended: !up,
+            long_lived: FamilySet::default(),
             former,
             recursive,
             path_ids,
@@ -107,6 +111,23 @@ impl Session {
     /// Whether it ended.
     pub(super) fn is_over(&self) -> bool {
         self.ended
+    }
+
+    /// Whether its paths of a family are to be long-lived stale.
+    pub(super) fn is_long_lived<F: Family>(&self) -> bool {
+        self.long_lived.has(F::AFI) && self.keeps::<F>()
+    }
+
+    /// Whether it has retained paths that are to be long-lived stale.
+    pub(super) fn has_long_lived(&self) -> bool {
+        !self.long_lived.and(self.keeps).is_empty()
+    }
+
+    /// Whether a path with these attributes is long-lived stale: it has the community, and the peer was sent the capability
+    /// (RFC 9494 section 4.3).
+    #[inline]
+    pub(super) fn is_least_preferred(&self, attrs: &AttrSet) -> bool {
+        attrs.llgr_stale() && self.info.long_lived
     }
 
     /// Whether its paths are retained.
@@ -241,6 +262,14 @@ impl Sessions {
             self.release_families(former, FamilySet::ALL);
         }
         self.release_families(number, FamilySet::ALL.but(retained));
+    }
+
+    /// Retained paths of these families are to be long-lived stale.
+    pub(super) fn long_lived(&mut self, number: u16, families: FamilySet) {
+        if let Some(session) = &mut self.list[usize::from(number)] {
+            let FamilySet { ipv4, ipv6 } = session.long_lived;
+            session.long_lived = FamilySet { ipv4: ipv4 || families.ipv4, ipv6: ipv6 || families.ipv6 };
+        }
     }
 
     /// Paths of these families are retained no longer, and are still to be swept.

@@ -1,6 +1,7 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 mod add_path;
+mod long_lived;
 mod originated;
 mod ranked;
 mod refresh;
@@ -8,7 +9,6 @@ mod retained;
 mod watches;
 
 use super::*;
-use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
 use crate::message::{Change, Confirmation, DumpRequest, DumpScope, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, PeerKind};
@@ -33,6 +33,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

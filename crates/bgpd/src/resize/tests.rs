@@ -26,6 +26,7 @@ fn peer(n: u32) -> Arc<PeerInfo> {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

@@ -1,5 +1,6 @@
 //! Graceful restart of neighbours: what of a lost session's routes is retained, and how long (RFC 4724 section 4.2,
-//! RFC 8538 section 4). The neighbour's reader and the shards have the routes.
+//! RFC 8538 section 4), and what is long-lived stale after that (RFC 9494 section 4.2). The neighbour's reader and the shards
+//! have the routes.
 
 use super::Sessions;
 use super::log::{News, Who};
@@ -9,6 +10,8 @@ use ribtide_bgp::fsm::{Event, Millis, Negotiated, Retention};
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use ribtide_config::NeighborSettings;
 use ribtide_prefix::Afi;
+
+const FAMILIES: [Afi; 2] = [Afi::Ipv4, Afi::Ipv6];
 
 /// The retained routes of a neighbour, whose session was lost.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +23,14 @@ pub(super) struct Retained {
     families: FamilySet,
     /// When it was lost.
     since: Millis,
-    /// When a next session must be there; `None`: it is.
+    /// When a next session must be there; `None`: it is, or all routes are long-lived stale.
     restart_by: Option<Millis>,
+    /// Whether a next session is there, whose End-of-RIB is awaited.
+    is_back: bool,
+    /// How long routes may be long-lived stale, IPv4 and IPv6.
+    long_lived: [Millis; 2],
+    /// Until when those that are stay so.
+    long_lived_until: [Option<Millis>; 2],
 }
 
 /// The retained routes of a neighbour, as of now.
@@ -29,44 +38,88 @@ pub(super) struct Retained {
 pub struct RetainedView {
     /// Their families.
     pub families: FamilySet,
+    /// Those of them that are long-lived stale.
+    pub long_lived: FamilySet,
     /// Milliseconds since the session was lost.
     pub age: Millis,
     /// Milliseconds in which the neighbour must have a session again; `None`: it has one, and its End-of-RIB is awaited.
     pub restart_left: Option<Millis>,
-    /// Milliseconds after which they are removed in any case.
+    /// Milliseconds after which they are removed, or become long-lived stale, in any case.
     pub stale_left: Millis,
 }
 
 impl Retained {
     /// Those of a session that ended, if any are to be retained.
     pub(super) fn new(retention: Retention, session: u32, reader: usize, now: Millis) -> Retained {
-        let Retention { families, time } = retention;
-        Retained { session, reader, families, since: now, restart_by: Some(now + time) }
+        let Retention { families, time, long_lived_only: _, long_lived } = retention;
+        Retained {
+            session,
+            reader,
+            families,
+            since: now,
+            restart_by: Some(now + time),
+            is_back: false,
+            long_lived,
+            long_lived_until: [None; 2],
+        }
     }
 
     fn stale_until(&self, settings: &NeighborSettings) -> Millis {
         self.since + settings.graceful_restart.stale_time.as_millis() as Millis
     }
 
-    /// When they are removed, unless the neighbour ends that.
+    /// The families that are long-lived stale.
+    fn are_long_lived(&self) -> FamilySet {
+        let [ipv4, ipv6] = self.long_lived_until.map(|until| until.is_some());
+        self.families.and(FamilySet { ipv4, ipv6 })
+    }
+
+    /// When families that are not long-lived stale have been retained for long enough.
+    fn short_until(&self, settings: &NeighborSettings) -> Option<Millis> {
+        let any = !self.families.but(self.are_long_lived()).is_empty();
+        any.then(|| self.stale_until(settings).min(self.restart_by.unwrap_or(Millis::MAX)))
+    }
+
+    /// When some are removed or become long-lived stale, unless the neighbour ends that.
     pub(super) fn deadline(&self, settings: &NeighborSettings) -> Millis {
-        self.stale_until(settings).min(self.restart_by.unwrap_or(Millis::MAX))
+        let long = FAMILIES.into_iter().zip(self.long_lived_until);
+        let long = long.filter_map(|(afi, until)| until.filter(|_| self.families.has(afi)));
+        long.chain(self.short_until(settings)).min().unwrap_or(Millis::MAX)
     }
 
     pub(super) fn view(&self, settings: &NeighborSettings, now: Millis) -> RetainedView {
+        let left = |at: Millis| at.saturating_sub(now);
+        let long = self.are_long_lived();
+        let restart_left = match self.short_until(settings) {
+            Some(_) => self.restart_by.map(left),
+            None => (!self.is_back).then(|| left(self.deadline(settings))),
+        };
         RetainedView {
             families: self.families,
+            long_lived: long,
             age: now.saturating_sub(self.since),
-            restart_left: self.restart_by.map(|at| at.saturating_sub(now)),
-            stale_left: self.stale_until(settings).saturating_sub(now),
+            restart_left,
+            stale_left: left(match self.short_until(settings) {
+                Some(_) => self.stale_until(settings),
+                None => self.deadline(settings),
+            }),
         }
     }
 }
 
-/// Families whose retained routes wait for End-of-RIB of a new session: those whose forwarding the neighbour has kept.
+/// Families whose retained routes wait for End-of-RIB of a new session: those whose forwarding the neighbour has kept, as F
+/// of the capability says that they are retained by. Long-lived stale ones of a family that the neighbour has in both
+/// capabilities need both F (RFC 9494 sections 4.2 and 5).
 pub(super) fn kept(peer: &Peer, negotiated: &Negotiated) -> FamilySet {
-    let forwarding = negotiated.restart.map_or_else(FamilySet::default, |restart| restart.forwarding);
-    peer.retained.map_or_else(FamilySet::default, |retained| retained.families.and(forwarding))
+    let (short, lost) = negotiated.restart.map_or_else(Default::default, |restart| {
+        (restart.forwarding, restart.families.but(restart.forwarding))
+    });
+    let long = negotiated.long_lived.unwrap_or_default();
+    peer.retained.map_or_else(FamilySet::default, |retained| {
+        let are_long = retained.are_long_lived();
+        let (short, long) = (short.but(are_long), long.forwarding.and(are_long).but(lost));
+        retained.families.and(FamilySet { ipv4: short.ipv4 || long.ipv4, ipv6: short.ipv6 || long.ipv6 })
+    })
 }
 
 /// Whether an event ends retention, beside the session.
@@ -79,33 +132,78 @@ impl Sessions {
     pub(super) fn restarted(&mut self, id: PeerId, kept: FamilySet) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(retained) = &mut peer.retained {
-            (retained.families, retained.restart_by) = (kept, None);
+            (retained.families, retained.restart_by, retained.is_back) = (kept, None, true);
         }
         peer.retained = peer.retained.filter(|_| !kept.is_empty());
     }
 
     /// A neighbour has sent all its routes of a family; its reader has swept the stale ones.
     pub(super) fn refreshed(&mut self, id: PeerId, afi: Afi) {
+        self.release(id, FamilySet::default().with(afi));
+    }
+
+    /// Routes of these families are retained no longer.
+    fn release(&mut self, id: PeerId, families: FamilySet) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(retained) = &mut peer.retained {
-            retained.families = retained.families.without(afi);
+            retained.families = retained.families.but(families);
         }
         peer.retained = peer.retained.filter(|retained| !retained.families.is_empty());
     }
 
-    /// Ends the retention of a neighbour whose time is over.
+    /// Retained routes of these families are long-lived stale from now on.
+    pub(super) fn begin_long_lived(&mut self, id: PeerId, families: FamilySet, now: Millis) {
+        let Some(retained) = self.peers.get_mut(&id).and_then(|peer| peer.retained.as_mut()) else { return };
+        let families = families.and(retained.families);
+        if families.is_empty() {
+            return;
+        }
+        for (at, _) in FAMILIES.into_iter().enumerate().filter(|(_, afi)| families.has(*afi)) {
+            retained.long_lived_until[at] = Some(now + retained.long_lived[at]);
+        }
+        let (session, reader) = (retained.session, retained.reader);
+        self.outbox.send_to_reader(reader, Command::LongLived(id, session, families));
+    }
+
+    /// Ends the retention of a neighbour whose time is over, or makes its routes long-lived stale.
     pub(super) fn end_overdue_retention(&mut self, id: PeerId, now: Millis) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(retained) = peer.retained.filter(|retained| retained.deadline(&peer.settings) <= now) else {
             return;
         };
-        peer.stale_expired += 1;
-        let why = match retained.restart_by {
-            Some(at) if at <= now => "it has no session again within its restart time",
-            _ => "stale-time is over",
-        };
-        self.log.neighbor(now, &Who::of(peer), &News::Swept(why));
-        self.end_retention(id);
+        let are_long = retained.are_long_lived();
+        let mut over = FamilySet::default();
+        for (afi, until) in FAMILIES.into_iter().zip(retained.long_lived_until) {
+            let is_over = until.is_some_and(|until| until <= now) && retained.families.has(afi);
+            over = if is_over { over.with(afi) } else { over };
+        }
+        let mut why = "long-lived-stale-time is over";
+        let mut begin = FamilySet::default();
+        if retained.short_until(&peer.settings).is_some_and(|at| at <= now) {
+            let short = retained.families.but(are_long);
+            let [ipv4, ipv6] = retained.long_lived.map(|time| time > 0 && !retained.is_back);
+            begin = short.and(FamilySet { ipv4, ipv6 });
+            let ended = short.but(begin);
+            over = FamilySet { ipv4: over.ipv4 || ended.ipv4, ipv6: over.ipv6 || ended.ipv6 };
+            why = match retained.restart_by {
+                Some(at) if at <= now => "it has no session again within its restart time",
+                _ => "stale-time is over",
+            };
+        }
+        if !over.is_empty() {
+            peer.stale_expired += 1;
+        }
+        let who = Who::of(peer);
+        if !begin.is_empty() {
+            self.log.neighbor(now, &who, &News::LongLived(why));
+        }
+        if !over.is_empty() {
+            self.log.neighbor(now, &who, &News::Swept(why));
+            let Retained { session, reader, .. } = retained;
+            self.outbox.send_to_reader(reader, Command::Sweep(id, session, over));
+            self.release(id, over);
+        }
+        self.begin_long_lived(id, begin, now);
     }
 
     /// Removes the retained routes of a neighbour, if it has any.

@@ -148,6 +148,7 @@ impl Sessions {
         let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
         peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
+        let at_once = retention.map_or_else(FamilySet::default, |retention| retention.long_lived_only);
         let at = SystemTime::now();
         self.outbox.send_to_monitors(&SessionNews::Down { up: up.monitored.clone(), cause, at });
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
@@ -155,6 +156,7 @@ impl Sessions {
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
+        self.begin_long_lived(id, at_once, now);
         self.announce_restarts(id);
     }
 
@@ -224,6 +226,7 @@ impl Sessions {
             multihop: peer.settings.is_multihop(),
             families: negotiated.families,
             path_ids: negotiated.path_ids,
+            long_lived: peer.settings.graceful_restart.long_lived_time.is_some(),
             egress: self.egress(peer, negotiated, local, interfaces),
         };
         Ok((Arc::new(info), local))
@@ -283,6 +286,7 @@ impl Sessions {
             four_octet_as: negotiated.four_octet_as,
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
             prefix_sid: peer.settings.prefix_sid,
+            long_lived: negotiated.long_lived.is_some(),
             role: peer.settings.role,
             next_hop,
             link_local,

@@ -76,6 +76,8 @@ pub(super) enum News<'a> {
     Down(Millis, &'a str, Option<Millis>),
     /// Routes that stayed in use are removed: why.
     Swept(&'a str),
+    /// They stay as a last resort from now on: why.
+    LongLived(&'a str),
     /// There was no session yet: why not.
     Refused(&'a str),
     /// A maximum of prefixes was reached.
@@ -178,6 +180,16 @@ impl Log {
                 lines_left_out_of_all,
                 "the neighbor's stale routes are removed"
             ),
+            News::LongLived(reason) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                reason,
+                lines_left_out,
+                lines_left_out_of_all,
+                "the neighbor's stale routes are long-lived stale, and the last choice"
+            ),
             News::Refused(reason) => tracing::warn!(
                 target: target::BGP_SESSION,
                 %neighbor,
@@ -273,6 +285,7 @@ mod tests {
             enhanced_refresh: true,
             role: None,
             restart: None,
+            long_lived: None,
             extended_next_hop: false,
             path_ids: FamilySet::default(),
             sent_path_ids: FamilySet::default(),

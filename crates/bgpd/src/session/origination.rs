@@ -178,6 +178,7 @@ impl Sessions {
             multihop: false,
             families,
             path_ids: FamilySet::default(),
+            long_lived: false,
             // Nothing is sent to it.
             egress: EgressSettings {
                 cluster_id: self.cluster_id,

@@ -96,6 +96,7 @@ impl Peer {
             role_strict: settings.role_strict,
             graceful_restart: settings.graceful_restart.helper,
             own_restart: None,
+            long_lived: settings.graceful_restart.long_lived_time,
             add_path_receive: settings.add_path.receive,
             add_path_send: settings.add_path.send.families(),
             extended_next_hop: settings.extended_next_hop,

@@ -105,7 +105,8 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         && *password == old.password
         && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
         && graceful_restart.helper == old.graceful_restart.helper
-        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some();
+        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some()
+        && graceful_restart.long_lived_time == old.graceful_restart.long_lived_time;
     let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
     let import = *import != old.import
         || allowas_in != old.as_numbers.allowas_in

@@ -36,6 +36,7 @@ fn peer(n: u8) -> Arc<PeerInfo> {
         multihop: false,
         families,
         path_ids: FamilySet::default(),
+        long_lived: false,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,

@@ -64,6 +64,7 @@ socket = "{}"
             multihop: false,
             families,
             path_ids: FamilySet::default(),
+            long_lived: false,
             egress: EgressSettings::new(
                 PeerKind::External,
                 65001,

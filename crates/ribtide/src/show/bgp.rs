@@ -159,7 +159,7 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         ));
     }
     if let Some(stale) = &n.stale {
-        let Stale { paths, seconds, restart_seconds_left, stale_seconds_left } = stale;
+        let Stale { paths, long_lived, seconds, restart_seconds_left, stale_seconds_left } = stale;
         let waits = match restart_seconds_left {
             Some(left) => format!("a new session within {}", duration(*left)),
             None => "its End-of-RIB".into(),
@@ -171,6 +171,12 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
             number(paths.ipv6),
             duration(*stale_seconds_left),
         ));
+        if !long_lived.is_empty() {
+            out.push_str(&format!(
+                "  Long-lived stale, and the last choice: {} (RFC 9494)\n",
+                long_lived.join(" ")
+            ));
+        }
     }
     if n.stale_expired > 0 {
         let times = count(n.stale_expired, "time");
@@ -265,6 +271,12 @@ fn session(s: &Session) -> String {
                 duration(*seconds)
             ),
         });
+    }
+    if !s.long_lived_seconds.is_empty() {
+        let times =
+            s.long_lived_seconds.iter().map(|(family, time)| format!("{family} for {}", duration(*time)));
+        let times: Vec<String> = times.collect();
+        out.push_str(&format!("  Long-lived stale after that: {}\n", times.join(", ")));
     }
     if let Some(seconds) = s.retains_ours_seconds {
         let time = duration(seconds);
@@ -448,6 +460,7 @@ mod tests {
                     seconds: 120,
                     notification: true,
                 }),
+                long_lived_seconds: [("ipv4-unicast".into(), 3600)].into(),
                 retains_ours_seconds: Some(120),
                 add_path_receive: Vec::new(),
                 extended_next_hop: false,
@@ -499,6 +512,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh enhanced
   Read by reader-0, sent to by egress-1, update group 1.2, lagging in it
   Graceful restart: ipv4-unicast retained for 2m00s without a session, after a NOTIFICATION too
+  Long-lived stale after that: ipv4-unicast for 1h00m
   Graceful restart of this router: the peer retains our routes for 2m00s
   Routes             IPv4  IPv6
     accepted    1,000,000     0
@@ -537,6 +551,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
         let stale = Stale {
+            long_lived: vec![],
             paths: PerFamilyCount { ipv4: 1200, ipv6: 1 },
             seconds: 5,
             restart_seconds_left: Some(115),

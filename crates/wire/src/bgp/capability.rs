@@ -20,6 +20,8 @@ mod code {
     pub(super) const ADD_PATH: u8 = 69;
     /// Enhanced route refresh (RFC 7313).
     pub(super) const ENHANCED_ROUTE_REFRESH: u8 = 70;
+    /// Long-lived graceful restart (RFC 9494).
+    pub(super) const LONG_LIVED_RESTART: u8 = 71;
 }
 
 /// One capability. Families are as numbered by IANA, since a peer may name any.
@@ -44,6 +46,8 @@ pub enum Capability<'a> {
     Role(u8),
     /// Graceful restart: what the sender does and wants when its session is lost.
     GracefulRestart(GracefulRestart<'a>),
+    /// Long-lived graceful restart: for how long the sender's routes may be retained as a last resort.
+    LongLivedRestart(LongLivedFamilies<'a>),
     /// AS numbers have four bytes; the sender's own.
     FourOctetAs(u32),
     /// Several paths of a prefix are understood, or can be sent.
@@ -76,6 +80,9 @@ impl<'a> Capability<'a> {
                 Some(restart) => Capability::GracefulRestart(restart),
                 None => Capability::Unknown { code, value },
             },
+            (code::LONG_LIVED_RESTART, bytes) if bytes.len().is_multiple_of(7) => {
+                Capability::LongLivedRestart(LongLivedFamilies { bytes })
+            }
             (code::FOUR_OCTET_AS, [a, b, c, d]) => {
                 Capability::FourOctetAs(u32::from_be_bytes([*a, *b, *c, *d]))
             }
@@ -106,6 +113,7 @@ impl<'a> Capability<'a> {
                 let [high, low] = (flags | time.min(GracefulRestart::TIME_MAX)).to_be_bytes();
                 put(code::GRACEFUL_RESTART, &[&[high, low], families.bytes].concat());
             }
+            Capability::LongLivedRestart(LongLivedFamilies { bytes }) => put(code::LONG_LIVED_RESTART, bytes),
             Capability::FourOctetAs(asn) => put(code::FOUR_OCTET_AS, &asn.to_be_bytes()),
             Capability::AddPath(AddPath { value }) => put(code::ADD_PATH, value),
             Capability::Unknown { code, value } => put(code, value),
@@ -174,6 +182,54 @@ impl GracefulRestart<'_> {
             notification: head & 0x4000 != 0,
             time: head & GracefulRestart::TIME_MAX,
             families: RestartFamilies { bytes },
+        })
+    }
+}
+
+/// Families of a long-lived graceful restart capability, as received or to be sent (RFC 9494 section 3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LongLivedFamilies<'a> {
+    /// AFI, SAFI, flags and a time of three bytes: seven bytes each.
+    bytes: &'a [u8],
+}
+
+/// What the sender of the capability says of one family.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LongLivedFamily {
+    /// Address family.
+    pub afi: u16,
+    /// Subsequent address family.
+    pub safi: u8,
+    /// F: the routes that it advertised before its last restart were kept in use.
+    pub forwarding: bool,
+    /// The seconds for which they may be retained after the restart time, at most [`LongLivedFamilies::TIME_MAX`].
+    pub time: u32,
+}
+
+impl<'a> LongLivedFamilies<'a> {
+    /// The longest time: it has 24 bits.
+    pub const TIME_MAX: u32 = 0x00ff_ffff;
+
+    /// Families to send, encoded into `buf`.
+    pub fn new(families: &[LongLivedFamily], buf: &'a mut Vec<u8>) -> LongLivedFamilies<'a> {
+        buf.clear();
+        for LongLivedFamily { afi, safi, forwarding, time } in families {
+            let [_, time @ ..] = (*time).min(LongLivedFamilies::TIME_MAX).to_be_bytes();
+            buf.extend_from_slice(&afi.to_be_bytes());
+            buf.extend_from_slice(&[*safi, if *forwarding { FORWARDING } else { 0 }]);
+            buf.extend_from_slice(&time);
+        }
+        LongLivedFamilies { bytes: buf }
+    }
+
+    /// The families, in the order received. One may be there more than once.
+    pub fn iter(self) -> impl Iterator<Item = LongLivedFamily> + use<'a> {
+        let (families, _) = self.bytes.as_chunks::<7>();
+        families.iter().map(|[high, low, safi, flags, time @ ..]| LongLivedFamily {
+            afi: u16::from_be_bytes([*high, *low]),
+            safi: *safi,
+            forwarding: flags & FORWARDING != 0,
+            time: time.iter().fold(0, |time, byte| time << 8 | u32::from(*byte)),
         })
     }
 }

@@ -25,8 +25,12 @@ fn established(notification: bool) -> Bench {
     bench
 }
 
-const RETAINED: Action =
-    Action::Down(Some(Retention { families: FamilySet { ipv4: true, ipv6: false }, time: 120_000 }));
+const RETAINED: Action = Action::Down(Some(Retention {
+    families: FamilySet { ipv4: true, ipv6: false },
+    time: 120_000,
+    long_lived_only: FamilySet { ipv4: false, ipv6: false },
+    long_lived: [0; 2],
+}));
 const GONE: Action = Action::Down(None);
 
 #[test]

@@ -192,3 +192,24 @@ fn gate_holds_all_paths_of_a_prefix() {
     confirm(&mut bench, &[(prefix(0).any(), false)]);
     assert_eq!(bench.ranked(), [(vec![], vec![second, first])]);
 }
+
+/// A path that becomes long-lived stale is the last of the list, though nothing else changes.
+#[test]
+fn a_long_lived_stale_path_is_ranked_last() {
+    let mut bench = Bench { shard: Shard::new(DecisionOptions::default()), out: ShardOut::default() };
+    let mut one = (*peer(1, 1)).clone();
+    one.long_lived = true;
+    let (two, first, second) = (peer(2, 1), (1, id(1)), (2, id(2)));
+    bench.handle(ShardIn::PeerUp(Arc::new(one.clone())));
+    bench.handle(ShardIn::PeerUp(two.clone()));
+    bench.routes(&one, Some(&set(0, 7)), [0]);
+    bench.routes(&two, Some(&set(2, 8)), [0]);
+    bench.request_ranked();
+    assert_eq!(bench.ranked(), [(vec![], vec![first, second])]);
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::ALL });
+    assert_eq!(bench.ranked(), []);
+    bench.handle(ShardIn::LongLived { peer: PeerId(1), session: 1, families: FamilySet::ALL });
+    assert_eq!(bench.ranked(), [(vec![first, second], vec![second, first])]);
+    bench.handle(ShardIn::Sweep { peer: PeerId(1), session: 1, families: FamilySet::ALL });
+    assert_eq!(bench.ranked(), [(vec![second, first], vec![second])]);
+}

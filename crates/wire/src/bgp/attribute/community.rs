@@ -20,14 +20,20 @@ impl Community {
     pub const BLACKHOLE: Community = Community(0xffff_029a);
     /// Session about to shut down (RFC 8326 section 3).
     pub const GRACEFUL_SHUTDOWN: Community = Community(0xffff_0000);
+    /// A stale route that is retained for longer than a restart takes (RFC 9494 section 3.2).
+    pub const LLGR_STALE: Community = Community(0xffff_0006);
+    /// A route that is not to be retained for longer than a restart takes (RFC 9494 section 3.3).
+    pub const NO_LLGR: Community = Community(0xffff_0007);
 
     /// Those with a name, as RFCs and operators write it.
-    const NAMED: [(Community, &'static str); 5] = [
+    const NAMED: [(Community, &'static str); 7] = [
         (Community::NO_EXPORT, "no-export"),
         (Community::NO_ADVERTISE, "no-advertise"),
         (Community::NO_EXPORT_SUBCONFED, "no-export-subconfed"),
         (Community::BLACKHOLE, "blackhole"),
         (Community::GRACEFUL_SHUTDOWN, "graceful-shutdown"),
+        (Community::LLGR_STALE, "llgr-stale"),
+        (Community::NO_LLGR, "no-llgr"),
     ];
 }
 
