@@ -12,6 +12,7 @@ use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
 use ribtide_bgp::egress::{Flush, LimitExceeded, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
+use ribtide_prefix::sum_bgp_families;
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
@@ -306,11 +307,11 @@ impl WorkerStage {
             self.take_control();
             self.stale = self.stale.saturating_sub(1);
             routes += match &message {
-                EgressIn::Best(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Dump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Mirror { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Ranked(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::RankedDump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
+                EgressIn::Best(batch) => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Dump { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Mirror { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Ranked(batch) => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::RankedDump { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
                 _ => 0,
             };
             self.worker.handle(message);

@@ -320,7 +320,7 @@ mod tests {
             kind: PeerKind::External,
             multihop: false,
             families: FamilySet::ALL,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             egress,
         };
         let (at, ports) = (SystemTime::UNIX_EPOCH, (179, 40_000));

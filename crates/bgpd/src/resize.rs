@@ -58,7 +58,7 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_config::Threads;
-use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
+use ribtide_prefix::{ByFamily, LOGICAL_SHARDS, LogicalShard};
 use ribtide_ribd::RibStage;
 use ribtide_runtime::call::{NoReply, PendingCall, StageHandle};
 use ribtide_runtime::meter::Meters;
@@ -258,7 +258,7 @@ impl Moves {
         for split in &self.left {
             let [giver, taker] = Moves::both(owners, split);
             let (begun, left) = (taker.keep_table(split.logical)?, giver.keep_table(split.logical)?);
-            taker.reserve_table(split.logical, (begun.0 + left.0, begun.1 + left.1))?;
+            taker.reserve_table(split.logical, ByFamily::new(|family| begun[family] + left[family]))?;
         }
         Ok(())
     }

@@ -14,9 +14,13 @@ use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals};
+use ribtide_bgp::shard::{
+    Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals,
+};
 use ribtide_bgp::watch::WatchNews;
-use ribtide_prefix::{Afi, Families, LogicalShard, V4, V6};
+use ribtide_prefix::{
+    AfiSafi, BgpFamily, ByFamily, Families, LogicalShard, for_each_bgp_family, sum_bgp_families,
+};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
@@ -209,7 +213,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoReply> {
+    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<ByFamily<usize>, NoReply> {
         self.handle.wait(move |stage| {
             let len = stage.shard.table_len(logical);
             stage.shard.reserve_table(logical, len);
@@ -221,7 +225,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoReply> {
+    pub(super) fn reserve_table(&self, logical: LogicalShard, len: ByFamily<usize>) -> Result<(), NoReply> {
         self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
@@ -292,7 +296,7 @@ pub struct PageRequest {
     /// The logical shard.
     pub logical: LogicalShard,
     /// The family.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// The hash to begin at.
     pub from: u32,
     /// About how many slots of the table to visit.
@@ -401,17 +405,17 @@ impl ShardStage {
     }
 
     fn monitor_page(&mut self, request: PageRequest) -> Option<u32> {
-        let PageRequest { token, logical, afi, from, budget, accepted, best, mirror } = request;
+        let PageRequest { token, logical, family, from, budget, accepted, best, mirror } = request;
         // Changes before the page go before it.
         self.shard.send_ranked(&mut self.out);
         if !self.out.is_empty() {
             self.hand_on();
         }
         let views = PageViews { accepted, best: best || mirror, ranked: mirror };
-        let page = match afi {
-            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
-            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
-        };
+        let mut page = MonitorPage::default();
+        for_each_bgp_family!(F => if F::ID == family {
+            page = self.shard.monitor_page::<F>(logical, from, budget, views);
+        });
         let batch = Arc::new(page.best);
         if mirror {
             let ranked = Arc::new(page.ranked);
@@ -435,7 +439,7 @@ impl ShardStage {
         {
             match message {
                 ShardIn::Routes(batch) => {
-                    routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+                    routes += sum_bgp_families!(F => batch.prefixes.get::<F>().len());
                     self.shard.handle_routes(&batch, &mut self.out);
                     if let Some((mailbox, tap)) = &mut self.monitor
                         && tap.wants(Wanted::ACCEPTED)

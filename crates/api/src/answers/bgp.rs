@@ -7,7 +7,7 @@ use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
 use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
-use ribtide_bgp::shard::Shard;
+use ribtide_bgp::shard::{PeerCounts, Shard};
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::tcp_ao::KeyState;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
@@ -18,7 +18,7 @@ use ribtide_model::{
     ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WaitingInterface,
     WriteQueue, ZonedAddress,
 };
-use ribtide_prefix::{Afi, V4, V6};
+use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, for_each_bgp_family};
 use ribtide_wire::bgp::message::MessageType;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
@@ -256,8 +256,8 @@ struct SessionState {
     read: MessageCounts,
     /// Routes before import policy, where they are kept.
     received: Option<PerFamilyCount>,
-    /// Prefixes against the limits, of IPv4 and IPv6.
-    limited: [Option<PrefixCount>; 2],
+    /// Prefixes against the limits.
+    limited: ByFamily<Option<PrefixCount>>,
     member: Option<MemberView>,
     stale: PerFamilyCount,
 }
@@ -272,17 +272,18 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
     let peers = ids.clone();
     let count = move |shard: &mut Shard| -> Vec<_> {
         let of = |id: PeerId| {
-            let stale = [shard.stale_count::<V4>(id), shard.stale_count::<V6>(id)];
-            (id, shard.peer_counts::<V4>(id), shard.peer_counts::<V6>(id), stale)
+            let mut counts = ByFamily::<(PeerCounts, u32)>::default();
+            for_each_bgp_family!(F => counts[F::ID] = (shard.peer_counts::<F>(id), shard.stale_count::<F>(id)));
+            (id, counts)
         };
         peers.iter().map(|id| of(*id)).collect()
     };
     let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
-    for (id, v4, v6, [stale_v4, stale_v6]) in counted.into_iter().flatten() {
+    for (id, counts) in counted.into_iter().flatten() {
         if let Some(known) = known.get_mut(&id) {
-            known.stale += PerFamilyCount { ipv4: stale_v4.into(), ipv6: stale_v6.into() };
-            known.accepted += PerFamilyCount { ipv4: v4.paths.into(), ipv6: v6.paths.into() };
-            known.active += PerFamilyCount { ipv4: v4.best.into(), ipv6: v6.best.into() };
+            known.stale += PerFamilyCount::new(|family| counts[family].1.into());
+            known.accepted += PerFamilyCount::new(|family| counts[family].0.paths.into());
+            known.active += PerFamilyCount::new(|family| counts[family].0.best.into());
         }
     }
     // The session thread may know an ended session longer than the others.
@@ -293,7 +294,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         }
         let read = reader.call(move |reader| {
             let of = |id: PeerId| {
-                let limited = [Afi::Ipv4, Afi::Ipv6].map(|afi| reader.prefix_count(id, afi));
+                let limited = ByFamily::new(|family| reader.prefix_count(id, family));
                 let received = reader.received_len(id);
                 Some((id, reader.counters(id)?, reader.message_counts(id)?, limited, received))
             };
@@ -302,7 +303,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         for (id, counters, messages, limited, received) in read {
             if let Some(known) = known.get_mut(&id) {
                 (known.ingest, known.read, known.limited) = (counters, messages, limited);
-                known.received = received.map(|[v4, v6]| PerFamilyCount { ipv4: v4 as u64, ipv6: v6 as u64 });
+                known.received = received.map(|lens| PerFamilyCount::new(|family| lens[family] as u64));
             }
         }
     }
@@ -411,28 +412,26 @@ fn as_numbers(rules: &AsNumbers) -> Vec<String> {
 fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
     let mut all = Vec::new();
     let member = known.member.as_ref();
-    let advertised = [member.map(|m| m.advertised_ipv4), member.map(|m| m.advertised_ipv6)];
-    for (at, afi) in [Afi::Ipv4, Afi::Ipv6].into_iter().enumerate() {
-        let family = || afi.unicast_name().to_owned();
-        let received = view.max_prefixes.received.and_then(|max| Some((max.limits.of(afi)?, max.action)));
+    for family in AfiSafi::ALL {
+        let received = view.max_prefixes.received.and_then(|max| Some((max.limits[family]?, max.action)));
         if let Some((max, action)) = received {
             all.push(MaxPrefixes {
-                family: family(),
+                family: family.name().into(),
                 direction: "received".into(),
                 max,
-                count: known.limited[at].map(|limited| limited.count.into()),
+                count: known.limited[family].map(|limited| limited.count.into()),
                 action: action.to_string(),
-                exceeded: view.exceeded[at],
+                exceeded: view.exceeded[family],
             });
         }
-        if let Some(max) = view.max_prefixes.sent.of(afi) {
+        if let Some(max) = view.max_prefixes.sent[family] {
             all.push(MaxPrefixes {
-                family: family(),
+                family: family.name().into(),
                 direction: "sent".into(),
                 max,
-                count: advertised[at],
+                count: member.map(|member| member.advertised[family]),
                 action: LimitAction::Restart.to_string(),
-                exceeded: view.exceeded_out[at],
+                exceeded: view.exceeded_out[family],
             });
         }
     }
@@ -440,15 +439,15 @@ fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
 }
 
 fn family_names(families: FamilySet) -> Vec<String> {
-    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
-    families.map(|afi| afi.unicast_name().into()).collect()
+    families.iter().map(|family| family.name().into()).collect()
 }
 
 /// The families in which several paths of a prefix are sent, and which.
 pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
-    let of =
-        |afi: Afi| Some(SentPaths { family: afi.unicast_name().into(), paths: sent.of(afi)?.to_string() });
-    [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(of).collect()
+    let of = |family: AfiSafi| {
+        Some(SentPaths { family: family.name().into(), paths: sent.of(family)?.to_string() })
+    };
+    AfiSafi::ALL.into_iter().filter_map(of).collect()
 }
 
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
@@ -484,10 +483,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         received: known.received,
         accepted: known.accepted,
         active: known.active,
-        advertised: member.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
-            ipv4: m.advertised_ipv4,
-            ipv6: m.advertised_ipv6,
-        }),
+        advertised: PerFamilyCount::new(|family| member.map_or(0, |member| member.advertised[family])),
         joining: member.is_some_and(|m| m.joining),
         detached: member.is_some_and(|m| m.detached),
         waiting: member.map_or(0, |m| m.waiting as u64),

@@ -9,7 +9,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
     SelectionResult, VrfId, VrfPrefix,
@@ -176,7 +176,7 @@ fn bgp_stage(
 
 /// Update groups that get the best path, or would without `held`, and the decisions of their export
 /// policies.
-fn exports<F: Family>(
+fn exports<F: BgpFamily>(
     bgp: &Bgp,
     prefix: Prefix<F>,
     held: Option<Held>,
@@ -193,7 +193,7 @@ fn exports<F: Family>(
     let ranked = Arc::new(ranked);
     for (number, worker) in bgp.workers.iter().enumerate() {
         let (best, ranked) = (best.clone(), ranked.clone());
-        for export in worker.call(move |w| w.exports(prefix.any(), &best, &ranked))? {
+        for export in worker.call(move |w| w.exports(prefix, &best, &ranked))? {
             let sent = match (export.sent, held) {
                 (true, None) => "sent",
                 (true, Some(_)) => "to be sent when it is advertised",

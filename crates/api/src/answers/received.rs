@@ -3,9 +3,9 @@
 use super::bgp::bgp;
 use super::zones::Zones;
 use super::{Refusal, RouterState};
-use ribtide_bgp::ingest::ReceivedView;
+use ribtide_bgp::ingest::{KeptPlace, ReceivedView};
 use ribtide_model::{ReceivedPage, ReceivedRoute};
-use ribtide_prefix::{AnyPrefix, ParsePrefixError};
+use ribtide_prefix::{AfiSafi, AnyPrefix, ParsePrefixError};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
 
@@ -61,13 +61,13 @@ fn cursor_of(last: &ReceivedView) -> String {
     }
 }
 
-fn position(cursor: &str) -> Result<(AnyPrefix, u32), Refusal> {
+fn position(cursor: &str) -> Result<KeptPlace, Refusal> {
     let bad =
         |e: String| Refusal::Bad(format!("the cursor is not that of a last page: {e}; begin without one"));
     let (prefix, id) = cursor.split_once('@').unwrap_or((cursor, "0"));
-    let prefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
+    let prefix: AnyPrefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
     let id = id.parse().map_err(|_| bad(format!("\"{id}\" is no path identifier")))?;
-    Ok((prefix, id))
+    Ok((AfiSafi::unicast(prefix.afi()), prefix, id))
 }
 
 fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn a_cursor_names_a_prefix_and_a_path_where_there_are_several() {
         let prefix: AnyPrefix = "10.0.0.0/8".parse().unwrap();
-        assert_eq!(position("10.0.0.0/8").unwrap(), (prefix, 0));
-        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (prefix, u32::MAX));
+        assert_eq!(position("10.0.0.0/8").unwrap(), (AfiSafi::Ipv4Unicast, prefix, 0));
+        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (AfiSafi::Ipv4Unicast, prefix, u32::MAX));
         for wrong in ["10.0.0.0/8@", "10.0.0.0/8@x", "@3", "10.0.0.0/8@4294967296", ""] {
             assert!(matches!(position(wrong), Err(Refusal::Bad(why)) if why.contains("cursor")), "{wrong}");
         }

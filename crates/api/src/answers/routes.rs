@@ -6,7 +6,7 @@ use crate::request::RouteQuery;
 use ribtide_bgp::peer::PeerKind;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
-use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
+use ribtide_prefix::{AnyPrefix, BgpFamily, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -38,7 +38,7 @@ pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option
     }
 }
 
-fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
+fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(None) };
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.call(move |s| s.lookup(prefix))?;
@@ -89,7 +89,7 @@ impl Read {
 
 /// All prefixes of a family, of one shard or all. Each call covers one logical shard, which bounds
 /// its time.
-fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
+fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
@@ -120,7 +120,7 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
 }
 
 /// The routes of these prefixes.
-fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
+fn take<F: BgpFamily>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
     let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
     // Formats on this thread, not on those of the shards.
     let validation = Validation::new(router)?;
@@ -130,7 +130,7 @@ fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec
 
 /// What shards reply about each of these prefixes, with one call to each shard: its number, the prefix and the reply. In the
 /// order of the prefixes, without those of which the shard has nothing to say.
-pub(super) fn each<F: Family, R: Send + 'static>(
+pub(super) fn each<F: BgpFamily, R: Send + 'static>(
     router: &RouterState,
     prefixes: impl Iterator<Item = Prefix<F>>,
     query: fn(&Shard, Prefix<F>) -> Option<R>,
@@ -171,7 +171,7 @@ impl Validation {
     }
 }
 
-fn route<F: Family>(
+fn route<F: BgpFamily>(
     shard: usize,
     view: &RouteView<F>,
     zones: &Zones,
@@ -193,7 +193,7 @@ fn route<F: Family>(
     }
 }
 
-fn path<F: Family>(
+fn path<F: BgpFamily>(
     prefix: Prefix<F>,
     view: &PathView,
     zones: &Zones,
@@ -219,7 +219,7 @@ fn path<F: Family>(
         next_hop: zones.named(attrs.next_hop().addr()),
         as_path: AsPath::new(value(code::AS_PATH)).to_string(),
         validation: validation.map(|Validation { vrps, local_asn }| {
-            super::rpki::state(vrps, prefix, AsPath::new(value(code::AS_PATH)), *local_asn)
+            super::rpki::state(vrps, prefix.ip(), AsPath::new(value(code::AS_PATH)), *local_asn)
         }),
         origin: match attrs.origin() {
             Origin::Igp => "igp",

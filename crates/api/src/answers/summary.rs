@@ -51,10 +51,7 @@ fn shards(bgp: &Bgp, owners: &Owners) -> Result<Vec<ShardSummary>, Refusal> {
 }
 
 fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
-    let count = |of: fn(&FamilyCounts) -> usize| PerFamilyCount {
-        ipv4: of(&c.ipv4) as u64,
-        ipv6: of(&c.ipv6) as u64,
-    };
+    let count = |of: fn(&FamilyCounts) -> usize| PerFamilyCount::new(|family| of(&c.families[family]) as u64);
     ShardSummary {
         shard,
         thread,

@@ -21,7 +21,9 @@ use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_bgpd::shard::route_set;
 use ribtide_model::Difference;
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
+use ribtide_prefix::{
+    AnyPrefix, FamilySet, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_bgp_family,
+};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, NextHops, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
@@ -101,8 +103,10 @@ fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
     for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
         let counts = shard.call(|shard| shard.counts())?;
-        held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
-        best += (counts.ipv4.best + counts.ipv6.best) as u64;
+        for family in FamilySet::UNICAST.iter() {
+            held += counts.families[family].prefixes as u64;
+            best += counts.families[family].best as u64;
+        }
     }
     Ok((held, best))
 }
@@ -145,7 +149,7 @@ fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<A
             break;
         }
         visited |= 1 << *logical;
-        for_each_family!(F => found.extend(shard.prefixes::<F>(*logical).into_iter().map(Prefix::any)));
+        for_each_bgp_family!(F => found.extend(shard.prefixes::<F>(*logical).into_iter().map(Prefix::any)));
     }
     (visited, found)
 }

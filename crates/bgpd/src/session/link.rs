@@ -17,6 +17,7 @@ use ribtide_bgp::peer::{
 };
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
+use ribtide_prefix::ByFamily;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -115,9 +116,9 @@ impl Sessions {
             monitored: monitored.clone(),
             heard,
             backlog: Backlog::default(),
-            initial_done: [false; 2],
+            initial_done: FamilySet::NONE,
             limits: PrefixLimits::default(),
-            refresh_until: [None; 2],
+            refresh_until: ByFamily::default(),
         };
         peer.up = Some(up);
         self.restarted(id, retained);
@@ -320,6 +321,6 @@ impl Sessions {
 fn load(settings: &EgressSettings, members: usize) -> u64 {
     /// The members whose load equals that of packing.
     const PACKING: u64 = 16;
-    let families = u64::from(settings.families.ipv4) + u64::from(settings.families.ipv6);
+    let families = settings.families.iter().count() as u64;
     families * (PACKING + members as u64)
 }

@@ -98,7 +98,7 @@ mod tests {
         let mut outbox = Outbox::new(vec![worker], vec![reader], Taps::default());
         for peer in 0..2 {
             outbox.send_to_worker(0, EgressIn::MemberDown(PeerId(peer)));
-            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::default()));
+            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::NONE));
         }
         assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1, _))));
         assert!(reader_gets.try_recv().is_none() && !outbox.is_empty());

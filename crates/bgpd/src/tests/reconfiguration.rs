@@ -101,7 +101,7 @@ fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
     source.announce(&p4(100, 7));
     assert_eq!(router.reconfigure(CLIENTS), Ok(refreshed));
     listener.until("routes again", |p| p.routes.len() == 12);
-    assert_eq!(listener.ends, [Afi::Ipv4], "no second End-of-RIB");
+    assert_eq!(listener.ends, [AfiSafi::Ipv4Unicast], "no second End-of-RIB");
     let (neighbor, worker) =
         (router.neighbor("127.0.1.1").unwrap(), |n: &session::NeighborView| n.up.as_ref().unwrap().worker);
     assert_eq!((neighbor.flaps, listener.refreshes), (0, 0));
