@@ -16,6 +16,7 @@ mod prefetch;
 mod prefix;
 mod rng;
 mod shard;
+mod sorted;
 mod table;
 pub mod zone;
 
@@ -27,6 +28,7 @@ pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use rng::Rng;
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
+pub use sorted::SortedMap;
 pub use table::PrefixTable;
 
 /// Hashing for keys that peers choose: fast, and seeded per process against chosen collisions.
