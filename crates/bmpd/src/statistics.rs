@@ -91,7 +91,7 @@ fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
             (accepted[0], accepted[1]) = (accepted[0] + paths(ipv4), accepted[1] + paths(ipv6));
         }
     }
-    for worker in &stages.workers {
+    for (_, worker) in stages.workers.running() {
         let ids = ids.clone();
         let of = worker.call(move |worker| {
             ids.iter().filter_map(|id| Some((*id, worker.member(*id)?))).collect::<Vec<_>>()
