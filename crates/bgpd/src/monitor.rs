@@ -17,6 +17,7 @@
 //! [`ShardPort::monitor_page`]: crate::shard::ShardPort::monitor_page
 //! [`Reader::monitor_page`]: crate::reader::Reader::monitor_page
 
+use super::mailbox::Mailbox;
 use ribtide_bgp::egress::{Mirrored, Write};
 use ribtide_bgp::fsm::{Action, Event};
 use ribtide_bgp::ingest::KeptRoute;
@@ -249,6 +250,11 @@ impl Tap {
     pub fn lossy(name: &str, rings: &Rings, wake: Option<Wake>) -> (Tap, Feed) {
         let (tap, feed) = Tap::new(name, rings, wake);
         (Tap { lost: Some(feed.lost.clone()), ..tap }, feed)
+    }
+
+    /// The tap with a queue for messages without room, for a stage that waits for the monitor.
+    pub(super) fn with_mailbox(self) -> (Mailbox<MonitorIn>, Tap) {
+        (Mailbox::new(self.data.clone()), self)
     }
 
     /// Whether it wants this.

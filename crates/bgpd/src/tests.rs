@@ -1,12 +1,15 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
 mod bfd;
+mod cpus_change;
 mod graceful_restart;
 mod interfaces;
 mod max_prefixes;
+mod monitors_change;
 mod origination;
 mod reconfiguration;
 mod resize;
+mod workers;
 
 use super::*;
 use crate::monitor::Taps;
@@ -314,7 +317,7 @@ fn routes_go(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("counted", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap();
+        let member = router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap().unwrap();
         (member.advertised[AfiSafi::Ipv4Unicast], member.advertised[AfiSafi::Ipv6Unicast]) == (603, 1)
     });
 
@@ -535,7 +538,7 @@ fn one_does_not_read(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("all of it arrived in the worker", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap();
+        let member = router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap();
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
         let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap();
@@ -550,7 +553,7 @@ fn one_does_not_read(threads: &str) {
     assert!(!slow.closed);
     let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();
     assert!(!up.writes.full && up.writes.stops >= 1, "{:?}", up.writes);
-    let worker = &router.bgp().workers[up.worker];
+    let worker = router.bgp().workers.get(up.worker).unwrap();
     until("its worker knows", || {
         let member = worker.call(move |w| w.member(id)).unwrap().unwrap();
         !member.blocked && member.waiting == 0 && member.advertised[AfiSafi::Ipv4Unicast] == 199_900

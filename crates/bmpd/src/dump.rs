@@ -138,16 +138,15 @@ impl Dump {
             best: views.loc_rib,
             mirror: views.adj_rib_out,
         };
-        let (mut pages, mut next) = (0, None);
+        let (mut messages, mut next) = (0, None);
         for (_, shard) in owners.having(logical) {
             // A stage that has stopped ends the process.
-            let Ok(more) = shard.monitor_page(request) else { continue };
-            pages += 1;
+            let Ok(page) = shard.monitor_page(request) else { continue };
+            messages += 1 + page.workers;
             // Of two parts that move apart, the one that is behind decides: some routes come twice.
-            next = [next, more].into_iter().flatten().min();
+            next = [next, page.next].into_iter().flatten().min();
         }
-        let of_each = 1 + if views.adj_rib_out { stages.workers.len() } else { 0 };
-        self.waiting = (pages > 0).then_some((token, pages * of_each));
+        self.waiting = (messages > 0).then_some((token, messages));
         if let Some(from) = next {
             self.steps.push_front(Step::Shard(family, logical, from));
         }

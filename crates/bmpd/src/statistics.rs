@@ -98,7 +98,7 @@ fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
             paths.iter().for_each(|(family, paths)| accepted[family] += paths);
         }
     }
-    for worker in &stages.workers {
+    for (_, worker) in stages.workers.running() {
         let ids = ids.clone();
         let of = worker.call(move |worker| {
             ids.iter().filter_map(|id| Some((*id, worker.member(*id)?))).collect::<Vec<_>>()

@@ -36,13 +36,13 @@ struct Member<'a> {
     router: &'a RouterState,
     name: &'a str,
     id: PeerId,
-    worker: &'a WorkerPort,
+    worker: WorkerPort,
 }
 
 impl<'a> Member<'a> {
     fn new(router: &'a RouterState, name: &'a str) -> Result<Member<'a>, Refusal> {
         let bgp = bgp(router)?;
-        let (view, up) = session(bgp, name)?;
+        let (view, up) = session(&bgp, name)?;
         let worker = bgp.workers.get(up.worker).ok_or_else(|| ended(name))?;
         Ok(Member { router, name, id: view.id, worker })
     }
@@ -272,7 +272,7 @@ pub(super) fn explain_to(
     let name = format!("to {to}");
     let bgp = bgp(router)?;
     let neighbor = to.to_string();
-    if let Err(Refusal::Missing(why)) = session(bgp, &neighbor) {
+    if let Err(Refusal::Missing(why)) = session(&bgp, &neighbor) {
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, &neighbor)?;

@@ -22,16 +22,17 @@ use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, for_each_bgp_family};
 use ribtide_wire::bgp::message::MessageType;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Neighbours in one call to the session thread.
 const NEIGHBORS_BATCH_MAX: usize = 256;
 /// Members in one call to an update thread, which counts the advertised routes of each.
 const MEMBERS: usize = 16;
 
-pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
+pub(super) fn bgp(router: &RouterState) -> Result<Arc<Bgp>, Refusal> {
     let none =
         || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
-    router.bgp.as_ref().ok_or_else(none)
+    router.bgp.get().ok_or_else(none)
 }
 
 /// Totals, and the threads of BGP.
@@ -40,14 +41,14 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let routes = summary::bgp_routes(router)?;
     let (totals, waiting) = bgp.sessions.call(|s| (s.totals(), s.waiting_interfaces()))?;
     let mut update_groups = 0;
-    for worker in &bgp.workers {
+    for (_, worker) in bgp.workers.running() {
         update_groups += worker.call(|w| w.groups().len())?;
     }
     Ok(BgpSummary {
         router_id: router.config().router_id,
         asn: router.config().asn,
         uptime_seconds: router.clock.now() / 1000,
-        threading: threading(bgp),
+        threading: threading(&bgp),
         update_groups,
         neighbor_count: totals.neighbors,
         established: totals.established,
@@ -85,7 +86,7 @@ pub(super) fn threading(bgp: &Bgp) -> Threading {
     let OnSessionThread { shards, workers } = bgp.hosted;
     let own = |hosted: bool, count: usize| if hosted { 0 } else { count };
     let shard_threads = own(shards, bgp.owners.read().shards.len());
-    let update_threads = own(workers, bgp.workers.len());
+    let update_threads = own(workers, bgp.workers.count());
     let reader_threads = own(shards, bgp.readers.len());
     Threading {
         mode: mode(shard_threads, reader_threads, update_threads),
@@ -128,7 +129,7 @@ pub(crate) fn bgp_neighbors(
     if let Some(group) = &query.group {
         known_group(router, group)?;
     }
-    let worker = query.update_thread.map(|worker| known_worker(bgp, worker)).transpose()?;
+    let worker = query.update_thread.map(|worker| known_worker(&bgp, worker)).transpose()?;
     let group = query.group.clone();
     let selected = move |n: &NeighborView| {
         group.as_ref().is_none_or(|group| *group == n.group)
@@ -136,14 +137,14 @@ pub(crate) fn bgp_neighbors(
     };
     let views = bgp.sessions.call(move |s| s.page(after, limit, selected))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
-    Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
+    Ok(NeighborPage { neighbors: neighbors(&bgp, views)?, next })
 }
 
 /// Everything about one neighbour.
 pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighbor, Refusal> {
     let bgp = bgp(router)?;
-    let view = neighbor_named(bgp, address)?;
-    neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
+    let view = neighbor_named(&bgp, address)?;
+    neighbors(&bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// The neighbour of this address, or on this interface.
@@ -191,7 +192,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         }
     };
     let bgp = bgp(router)?;
-    let address = address.map(|name| neighbor_named(bgp, &name).map(|view| view.address)).transpose()?;
+    let address = address.map(|name| neighbor_named(&bgp, &name).map(|view| view.address)).transpose()?;
     let sessions = &bgp.sessions;
     let neighbors =
         sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
@@ -240,10 +241,10 @@ pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusa
 
 /// Checks that there is an update thread of this number.
 pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
-    let count = bgp.workers.len();
-    if worker < count {
+    if bgp.workers.get(worker).is_some() {
         return Ok(worker);
     }
+    let count = bgp.workers.count();
     Err(Refusal::Missing(format!("there is no update thread {worker}; there are {count}, numbered from 0")))
 }
 
@@ -307,7 +308,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
             }
         }
     }
-    for (index, worker) in bgp.workers.iter().enumerate() {
+    for (index, worker) in bgp.workers.running() {
         let ids: Vec<PeerId> = ups().filter(|(_, up)| up.worker == index).map(|(id, _)| id).collect();
         for ids in ids.chunks(MEMBERS) {
             let ids = ids.to_vec();

@@ -18,15 +18,15 @@ pub(crate) fn bgp_groups(
     thread: Option<usize>,
 ) -> Result<Groups, Refusal> {
     let bgp = bgp(router)?;
-    let only = thread.map(|thread| known_worker(bgp, thread)).transpose()?;
+    let only = thread.map(|thread| known_worker(&bgp, thread)).transpose()?;
     let neighbors: BTreeMap<PeerId, (ZonedAddress, String)> =
-        every_neighbor(bgp)?.into_iter().map(|n| (n.id, (zones::address(&n), n.group))).collect();
+        every_neighbor(&bgp)?.into_iter().map(|n| (n.id, (zones::address(&n), n.group))).collect();
     let mut groups = Vec::new();
-    for (index, worker) in bgp.workers.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i))
-    {
+    let workers = bgp.workers.running();
+    for (index, worker) in workers.into_iter().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
         let views = worker.call(|w| w.groups())?;
         groups
-            .extend(views.into_iter().map(|view| group(index, update_thread(bgp, index), view, &neighbors)));
+            .extend(views.into_iter().map(|view| group(index, update_thread(&bgp, index), view, &neighbors)));
     }
     if let Some(name) = name {
         groups.retain(|g| g.id == name || g.configured.iter().any(|configured| configured == name));

@@ -32,7 +32,7 @@ pub(crate) fn received(
     let after = cursor.map(position).transpose()?;
     let prefix = prefix.map(str::parse).transpose();
     let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-    let (view, up) = super::advertised::session(bgp, address)?;
+    let (view, up) = super::advertised::session(&bgp, address)?;
     let id = view.id;
     let reader = bgp.readers.get(up.reader);
     let page = reader.map(|reader| {
@@ -49,7 +49,7 @@ pub(crate) fn received(
     let next = page.last().filter(|_| prefix.is_none() && page.len() == limit).map(cursor_of);
     let shown = page.iter().filter(|view| which == Which::All || !view.accepted);
     let zones = Zones::new(router)?;
-    let routes = shown.map(|view| route(view, &zones, router.rpki().is_some())).collect();
+    let routes = shown.map(|view| route(view, &zones, router.rpki.get().is_some())).collect();
     Ok(ReceivedPage { routes, next })
 }
 
@@ -86,13 +86,14 @@ fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
 /// For each neighbour whose import policy rejects a kept route of exactly this prefix, a sentence with the statement that
 /// decided.
 pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<String>, Refusal> {
-    let Some(bgp) = &router.bgp else { return Ok(Vec::new()) };
+    let Some(bgp) = router.bgp.get() else { return Ok(Vec::new()) };
     let zones = Zones::new(router)?;
     let mut sentences = Vec::new();
     for reader in &bgp.readers {
         let found = reader.call(move |reader| reader.received_of(prefix))?;
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
-            let state = if router.rpki().is_some() { format!(" ({})", view.validity) } else { String::new() };
+            let state =
+                if router.rpki.get().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
             let address = zones.named(*address);
             let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));

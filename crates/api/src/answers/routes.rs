@@ -40,6 +40,7 @@ pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option
 
 fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(None) };
+    let owners = owners.read();
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.call(move |s| s.lookup(prefix))?;
     let validation = Validation::new(router)?;
@@ -50,6 +51,7 @@ fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option
 fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
     let mut best: Option<AnyPrefix> = None;
     let Some(owners) = router.owners() else { return Ok(None) };
+    let owners = owners.read();
     for shard in &owners.shards {
         let found = shard.call(move |s: &mut Shard| match address {
             IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
@@ -93,6 +95,7 @@ fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<Vec
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
+        let owners = owners.read();
         for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
             all.extend(shard.call(move |s| s.prefixes::<F>(logical))?);
         }
@@ -102,7 +105,7 @@ fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<Vec
 }
 
 fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let shards = router.owners().map_or(0, |owners| owners.shards.len());
+    let shards = router.owners().map_or(0, |owners| owners.read().shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(
             "there is no shard {shard}; there are {shards}, numbered from 0"
@@ -136,6 +139,7 @@ pub(super) fn each<F: BgpFamily, R: Send + 'static>(
     query: fn(&Shard, Prefix<F>) -> Option<R>,
 ) -> Result<Vec<(usize, Prefix<F>, R)>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(Vec::new()) };
+    let owners = owners.read();
     let mut requested: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in prefixes.enumerate() {
         if let Some(requested) = owners.of(prefix).and_then(|(index, _)| requested.get_mut(index)) {

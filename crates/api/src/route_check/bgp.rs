@@ -66,7 +66,7 @@ pub(super) fn check(
     changed: &[VrfPrefix],
     part: usize,
 ) -> Result<Found, NoReply> {
-    let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
+    let (Some(rib), Some(_)) = (&router.rib, router.bgp.get()) else { return Ok(Found::default()) };
     let all = part == usize::MAX;
     // BGP runs in the default VRF only.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
@@ -101,7 +101,8 @@ pub(super) fn check(
 /// The number of prefixes of BGP, and of best paths.
 fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
-    for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
+    let Some(owners) = router.owners() else { return Ok((0, 0)) };
+    for shard in &owners.read().shards {
         let counts = shard.call(|shard| shard.counts())?;
         for family in FamilySet::UNICAST.iter() {
             held += counts.families[family].prefixes as u64;
@@ -115,6 +116,7 @@ fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
 /// shard was visited. A shard copies the prefixes of as many whole logical shards as needed.
 fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     if let Some(owners) = router.owners() {
+        let owners = owners.read();
         for (index, shard) in owners.shards.iter().enumerate() {
             // A logical shard that moves is visited after the move.
             let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
@@ -215,6 +217,7 @@ fn differing(
 fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoReply> {
     let mut views = vec![None; page.len()];
     let Some(owners) = router.owners() else { return Ok(views) };
+    let owners = owners.read();
     let mut of_shard: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
         let owner = match prefix {

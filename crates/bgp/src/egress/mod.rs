@@ -260,6 +260,18 @@ impl Worker {
         self.paths.shrink_to_fit();
     }
 
+    /// Every source that it knows, in any order.
+    pub fn sources(&self) -> Vec<Arc<PeerInfo>> {
+        self.peers.values().cloned().collect()
+    }
+
+    /// Learns sources, as [`EgressIn::SourceUp`], that came up before this worker began. Those that it has are later ones.
+    pub fn learn(&mut self, sources: Vec<Arc<PeerInfo>>) {
+        for info in sources {
+            self.peers.entry(info.id).or_insert(info);
+        }
+    }
+
     /// Sets the number of shards. Only while [no dump is in progress](Worker::dumps_in_flight).
     pub fn set_shards(&mut self, shards: u32) {
         debug_assert!(self.dumps.is_empty());

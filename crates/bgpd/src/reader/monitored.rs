@@ -2,7 +2,8 @@
 
 use super::refresh::Mark;
 use super::{Reader, What};
-use crate::monitor::{KeptPage, MonitorIn, Received, Wanted};
+use crate::mailbox::Mailbox;
+use crate::monitor::{KeptPage, MonitorIn, Received, Tap, Wanted};
 use ribtide_bgp::ingest::KeptPlace;
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use std::sync::Arc;
@@ -64,6 +65,17 @@ impl Reader {
             monitor.post(MonitorIn::Received(received));
         }
         outcome
+    }
+
+    /// Sets the BMP monitor. Messages that wait for the former one are dropped.
+    pub fn set_bmp(&mut self, tap: Option<Tap>) {
+        self.monitor = tap.as_ref().map(|tap| Mailbox::new(tap.data.clone()));
+        self.monitors.bmp = tap;
+    }
+
+    /// Sets the MRT monitor.
+    pub fn set_mrt(&mut self, tap: Option<Tap>) {
+        self.monitors.mrt = tap;
     }
 
     /// A session keeps its routes from now on, or no longer, or other ones than its messages say: what was left out of a

@@ -72,7 +72,7 @@ socket = "{}"
                 Arc::new(Policy::accept()),
             ),
         });
-        for shard in &state.owners().unwrap().shards {
+        for shard in &state.owners().unwrap().read().shards {
             let peer = peer.clone();
             shard.call(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
         }
@@ -82,6 +82,7 @@ socket = "{}"
     /// A shard's path of a prefix, without any message about it.
     fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
         let owners = self.state.owners().unwrap();
+        let owners = owners.read();
         let (_, shard) = owners.of(prefix).unwrap();
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
         let ops = vec![RouteOp { attrs, path_id: 0, family: AfiSafi::Ipv4Unicast, count: 1 }];
