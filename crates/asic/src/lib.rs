@@ -726,6 +726,7 @@ mod tests {
     use super::*;
     use ribtide_dataplane::{DataplaneSink, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+    use std::sync::Arc;
 
     #[test]
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {

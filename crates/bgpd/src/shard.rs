@@ -310,7 +310,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub fn monitor_page(&self, page: PageRequest) -> Result<MonitorPage, NoReply> {
+    pub fn monitor_page(&self, page: PageRequest) -> Result<SentPage, NoReply> {
         self.handle.wait(move |stage| stage.monitor_page(page))
     }
 
@@ -344,7 +344,7 @@ pub struct PageRequest {
 
 /// What a shard has sent of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MonitorPage {
+pub struct SentPage {
     /// The hash to continue from, if there is more.
     pub next: Option<u32>,
     /// How many workers send it as well, as members get it.
@@ -455,7 +455,7 @@ impl ShardStage {
         self.news.retry() && workers && rib && monitor
     }
 
-    fn monitor_page(&mut self, request: PageRequest) -> MonitorPage {
+    fn monitor_page(&mut self, request: PageRequest) -> SentPage {
         let PageRequest { token, logical, family, from, budget, accepted, best, mirror } = request;
         // Changes before the page go before it.
         self.shard.send_ranked(&mut self.out);
@@ -482,7 +482,7 @@ impl ShardStage {
             let best = best.then_some(batch);
             mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
         }
-        MonitorPage { next: page.next, workers }
+        SentPage { next: page.next, workers }
     }
 
     /// Handles batches of readers up to the bound of a turn.

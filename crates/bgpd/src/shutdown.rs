@@ -54,7 +54,8 @@ impl Bgp {
         let shards = self.owners.read().shards.clone();
         for shard in &shards {
             let counts = shard.call(|shard| shard.counts())?;
-            if counts.ipv4.prefixes + counts.ipv6.prefixes > 0 || !shard.has_taken_all() {
+            let has_routes = counts.families.iter().any(|(_, of)| of.prefixes > 0);
+            if has_routes || !shard.has_taken_all() {
                 return Ok(true);
             }
             shard.said()?;
