@@ -7,7 +7,7 @@ use super::route::Route;
 use super::{Core, Shard, ShardOut};
 use crate::decision::LONG_LIVED_STALE_HINT;
 use crate::peer::PeerId;
-use ribtide_prefix::{Family, FamilySet};
+use ribtide_prefix::{BgpFamily, FamilySet};
 use ribtide_wire::bgp::attribute::Community;
 
 impl Shard {
@@ -23,7 +23,7 @@ impl Shard {
 
 impl Core {
     /// Marks the paths of a route that are long-lived stale now, and removes those with NO_LLGR. Returns whether a path is left.
-    pub(super) fn mark_long_lived<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
+    pub(super) fn mark_long_lived<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
         let unmarked = |core: &Core, route: &Route<F>| {
             let mut paths = route.paths(&core.paths).iter();
             paths.position(|path| {
@@ -42,7 +42,7 @@ impl Core {
         true
     }
 
-    fn mark_path<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) {
+    fn mark_path<F: BgpFamily>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) {
         let old = self.selected_of(route);
         self.note_fed(route, out);
         let path = route.paths(&self.paths)[at];

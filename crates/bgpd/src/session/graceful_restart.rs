@@ -9,9 +9,9 @@ use crate::reader::Command;
 use ribtide_bgp::fsm::{Event, Millis, Negotiated, Retention};
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use ribtide_config::NeighborSettings;
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 
-const FAMILIES: [Afi; 2] = [Afi::Ipv4, Afi::Ipv6];
+const FAMILIES: [AfiSafi; 2] = [AfiSafi::Ipv4Unicast, AfiSafi::Ipv6Unicast];
 
 /// The retained routes of a neighbour, whose session was lost.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl Retained {
     /// When some are removed or become long-lived stale, unless the neighbour ends that.
     pub(super) fn deadline(&self, settings: &NeighborSettings) -> Millis {
         let long = FAMILIES.into_iter().zip(self.long_lived_until);
-        let long = long.filter_map(|(afi, until)| until.filter(|_| self.families.has(afi)));
+        let long = long.filter_map(|(family, until)| until.filter(|_| self.families.has(family)));
         long.chain(self.short_until(settings)).min().unwrap_or(Millis::MAX)
     }
 
@@ -111,15 +111,19 @@ impl Retained {
 /// of the capability says that they are retained by. Long-lived stale ones of a family that the neighbour has in both
 /// capabilities need both F (RFC 9494 sections 4.2 and 5).
 pub(super) fn kept(peer: &Peer, negotiated: &Negotiated) -> FamilySet {
-    let (short, lost) = negotiated.restart.map_or_else(Default::default, |restart| {
-        (restart.forwarding, restart.families.but(restart.forwarding))
-    });
+    let (short, lost) = negotiated.restart.map_or_else(
+        || (FamilySet::NONE, FamilySet::NONE),
+        |restart| (restart.forwarding, restart.families.but(restart.forwarding)),
+    );
     let long = negotiated.long_lived.unwrap_or_default();
-    peer.retained.map_or_else(FamilySet::default, |retained| {
-        let are_long = retained.are_long_lived();
-        let (short, long) = (short.but(are_long), long.forwarding.and(are_long).but(lost));
-        retained.families.and(FamilySet { ipv4: short.ipv4 || long.ipv4, ipv6: short.ipv6 || long.ipv6 })
-    })
+    peer.retained.map_or_else(
+        || FamilySet::NONE,
+        |retained| {
+            let are_long = retained.are_long_lived();
+            let (short, long) = (short.but(are_long), long.forwarding.and(are_long).but(lost));
+            retained.families.and(short.or(long))
+        },
+    )
 }
 
 /// Whether an event ends retention, beside the session.
@@ -138,8 +142,8 @@ impl Sessions {
     }
 
     /// A neighbour has sent all its routes of a family; its reader has swept the stale ones.
-    pub(super) fn refreshed(&mut self, id: PeerId, afi: Afi) {
-        self.release(id, FamilySet::default().with(afi));
+    pub(super) fn refreshed(&mut self, id: PeerId, family: AfiSafi) {
+        self.release(id, FamilySet::NONE.with(family));
     }
 
     /// Routes of these families are retained no longer.
@@ -158,7 +162,7 @@ impl Sessions {
         if families.is_empty() {
             return;
         }
-        for (at, _) in FAMILIES.into_iter().enumerate().filter(|(_, afi)| families.has(*afi)) {
+        for (at, _) in FAMILIES.into_iter().enumerate().filter(|(_, family)| families.has(*family)) {
             retained.long_lived_until[at] = Some(now + retained.long_lived[at]);
         }
         let (session, reader) = (retained.session, retained.reader);
@@ -172,13 +176,13 @@ impl Sessions {
             return;
         };
         let are_long = retained.are_long_lived();
-        let mut over = FamilySet::default();
-        for (afi, until) in FAMILIES.into_iter().zip(retained.long_lived_until) {
-            let is_over = until.is_some_and(|until| until <= now) && retained.families.has(afi);
-            over = if is_over { over.with(afi) } else { over };
+        let mut over = FamilySet::NONE;
+        for (family, until) in FAMILIES.into_iter().zip(retained.long_lived_until) {
+            let is_over = until.is_some_and(|until| until <= now) && retained.families.has(family);
+            over = if is_over { over.with(family) } else { over };
         }
         let mut why = "long-lived-stale-time is over";
-        let mut begin = FamilySet::default();
+        let mut begin = FamilySet::NONE;
         if retained.short_until(&peer.settings).is_some_and(|at| at <= now) {
             let short = retained.families.but(are_long);
             let [ipv4, ipv6] = retained.long_lived.map(|time| time > 0 && !retained.is_back);

@@ -65,11 +65,7 @@ fn sources_again(bench: &mut Bench) -> Vec<(Option<u32>, Option<u32>)> {
 #[test]
 fn only_retained_paths_of_the_session_and_family_are_marked() {
     let mut bench = bench();
-    bench.handle(ShardIn::LongLived {
-        peer: PeerId(1),
-        session: 1,
-        families: FamilySet { ipv4: false, ipv6: true },
-    });
+    bench.handle(ShardIn::LongLived { peer: PeerId(1), session: 1, families: FamilySet::IPV6_UNICAST });
     bench.handle(ShardIn::LongLived { peer: PeerId(1), session: 2, families: FamilySet::ALL });
     bench.handle(ShardIn::LongLived { peer: PeerId(2), session: 1, families: FamilySet::ALL });
     assert_eq!(sources(&bench.finish()), []);
