@@ -376,6 +376,12 @@ impl FamilySet {
         FamilySet { bits: self.bits & other.bits }
     }
 
+    /// The families in either.
+    #[must_use]
+    pub const fn or(self, other: FamilySet) -> FamilySet {
+        FamilySet { bits: self.bits | other.bits }
+    }
+
     /// Whether no family is in it.
     pub fn is_empty(self) -> bool {
         self.bits == 0
@@ -456,6 +462,7 @@ mod tests {
                 for family in AfiSafi::ALL {
                     assert_eq!(a.and(b).has(family), a.has(family) && b.has(family));
                     assert_eq!(a.but(b).has(family), a.has(family) && !b.has(family));
+                    assert_eq!(a.or(b).has(family), a.has(family) || b.has(family));
                 }
             }
         }

@@ -93,8 +93,9 @@ impl Oracle {
             }
             Event::LongLived(peer, family) => {
                 let stale = self.stale.clone();
-                let is_stale =
-                    |prefix: AnyPrefix, id| prefix.afi() == *family && stale.contains(&(prefix, *peer, id));
+                let is_stale = |prefix: AnyPrefix, id| {
+                    AfiSafi::unicast(prefix.afi()) == *family && stale.contains(&(prefix, *peer, id))
+                };
                 if !self.peers[*peer].long_lived {
                     return;
                 }

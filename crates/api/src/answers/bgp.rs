@@ -475,11 +475,9 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
             seconds: restart.time.into(),
             notification: restart.notification,
         }),
-        long_lived_seconds: [AfiSafi::Ipv4Unicast, AfiSafi::Ipv6Unicast]
-            .into_iter()
-            .zip(up.negotiated.long_lived.unwrap_or_default().times)
-            .filter(|(_, time)| *time > 0)
-            .map(|(family, time)| (family.name().to_owned(), time.into()))
+        long_lived_seconds: (up.negotiated.long_lived.unwrap_or_default().times.iter())
+            .filter(|(_, time)| **time > 0)
+            .map(|(family, time)| (family.name().to_owned(), (*time).into()))
             .collect(),
         retains_ours_seconds: up.own_restart.map(u64::from),
         add_path_receive: family_names(up.negotiated.path_ids),

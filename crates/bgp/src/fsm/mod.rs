@@ -16,7 +16,7 @@ mod tests;
 
 use crate::peer::FamilySet;
 pub use open::{Negotiated, OwnRestart, PeerLongLived, PeerRestart, Settings};
-use ribtide_prefix::AfiSafi;
+use ribtide_prefix::{AfiSafi, ByFamily};
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error, open as open_error};
 
@@ -165,7 +165,7 @@ pub struct Retention {
     /// Those that do not wait for it, but are long-lived stale at once: only that capability has them.
     pub long_lived_only: FamilySet,
     /// How long routes of IPv4 and IPv6 are long-lived stale after that (RFC 9494); 0: not at all.
-    pub long_lived: [Millis; 2],
+    pub long_lived: ByFamily<Millis>,
 }
 
 /// The states of RFC 4271 section 8.2.2.
@@ -789,12 +789,12 @@ fn retention(negotiated: &Negotiated, end: &End) -> Option<Retention> {
     let time = 1_000 * Millis::from(restart.time);
     let long_lived = negotiated.long_lived.unwrap_or_default();
     let (short, long) = (restart.families, long_lived.families());
-    let families = FamilySet { ipv4: short.ipv4 || long.ipv4, ipv6: short.ipv6 || long.ipv6 };
+    let families = short.or(long);
     (is_retained && !families.is_empty()).then_some(Retention {
         families,
         time,
         long_lived_only: long.but(short),
-        long_lived: long_lived.times.map(|time| 1_000 * Millis::from(time)),
+        long_lived: ByFamily::new(|family| 1_000 * Millis::from(long_lived.times[family])),
     })
 }
 

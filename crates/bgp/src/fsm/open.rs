@@ -1,7 +1,7 @@
 //! OPEN: our capabilities, the check of the peer's OPEN, and the negotiated session.
 
 use crate::peer::FamilySet;
-use ribtide_prefix::AfiSafi;
+use ribtide_prefix::{AfiSafi, ByFamily};
 use ribtide_wire::bgp::capability::{
     AddPath, AddPathFamily, Capability, ExtendedNextHop, GracefulRestart, LongLivedFamilies, LongLivedFamily,
     RestartFamilies,
@@ -99,8 +99,8 @@ pub struct Negotiated {
 /// The long-lived graceful restart capability of a peer, as far as it concerns the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PeerLongLived {
-    /// The seconds for which its routes of IPv4 and IPv6 may be retained after its restart time; 0: not at all.
-    pub times: [u32; 2],
+    /// The seconds for which its routes of a family may be retained after its restart time; 0: not at all.
+    pub times: ByFamily<u32>,
     /// The families for which it kept its forwarding over its last restart (F).
     pub forwarding: FamilySet,
 }
@@ -110,11 +110,10 @@ impl PeerLongLived {
     fn new(theirs: LongLivedFamilies<'_>, session: FamilySet, most: u32) -> PeerLongLived {
         let mut long_lived = PeerLongLived::default();
         for LongLivedFamily { afi, safi, forwarding, time } in theirs.iter() {
-            let unicast = AfiSafi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8);
-            if let Some(afi) = unicast.filter(|afi| session.has(*afi)) {
-                long_lived.times[usize::from(afi == AfiSafi::Ipv6Unicast)] = time.min(most);
-                let kept = long_lived.forwarding;
-                long_lived.forwarding = if forwarding { kept.with(afi) } else { kept.without(afi) };
+            let family = AfiSafi::from_codes(afi, safi);
+            if let Some(family) = family.filter(|family| session.has(*family)) {
+                long_lived.times[family] = time.min(most);
+                long_lived.forwarding.set(family, forwarding);
             }
         }
         long_lived
@@ -122,8 +121,7 @@ impl PeerLongLived {
 
     /// The families whose routes may be retained.
     pub fn families(self) -> FamilySet {
-        let [ipv4, ipv6] = self.times.map(|time| time > 0);
-        FamilySet { ipv4, ipv6 }
+        self.times.iter().filter(|(_, time)| **time > 0).map(|(family, _)| family).collect()
     }
 }
 
@@ -205,15 +203,13 @@ impl Settings {
         }
         let mut long_lived_families = Vec::new();
         if let Some(time) = self.long_lived.filter(|_| self.graceful_restart) {
-            let family = |(afi, own): (AfiSafi, OwnRestart)| LongLivedFamily {
-                afi: afi as u16,
-                safi: Safi::Unicast as u8,
-                forwarding: own.forwarding.has(afi),
-                time,
+            let offered = |own: OwnRestart| {
+                self.families.iter().map(move |family| {
+                    let (afi, safi) = family.codes();
+                    LongLivedFamily { afi, safi, forwarding: own.forwarding.has(family), time }
+                })
             };
-            let offered = FAMILIES.into_iter().filter(|afi| self.families.has(*afi));
-            let families: Vec<LongLivedFamily> =
-                offered.filter_map(|afi| self.own_restart.map(|own| family((afi, own)))).collect();
+            let families: Vec<LongLivedFamily> = self.own_restart.into_iter().flat_map(offered).collect();
             let families = LongLivedFamilies::new(&families, &mut long_lived_families);
             capabilities.push(Capability::LongLivedRestart(families));
         }
@@ -619,7 +615,7 @@ mod tests {
         let they =
             |long_lived, own_restart| Settings { long_lived, own_restart, local_asn: 65009, ..theirs() };
         let of = |ours: &Settings, they: Settings| negotiate(ours, &they.first_open()).unwrap().long_lived;
-        let expected = |time| PeerLongLived { times: [time; 2], forwarding: own.forwarding };
+        let expected = |time| PeerLongLived { times: ByFamily::new(|_| time), forwarding: own.forwarding };
         assert_eq!(of(&ours, they(Some(70_000), Some(own))), Some(expected(most)), "at most ours");
         assert_eq!(of(&ours, they(Some(7), Some(own))), Some(expected(7)));
         assert_eq!(of(&ours, they(Some(7), None)), Some(PeerLongLived::default()), "a helper");

@@ -266,8 +266,7 @@ impl Sessions {
     /// Retained paths of these families are to be long-lived stale.
     pub(super) fn long_lived(&mut self, number: u16, families: FamilySet) {
         if let Some(session) = &mut self.list[usize::from(number)] {
-            let FamilySet { ipv4, ipv6 } = session.long_lived;
-            session.long_lived = FamilySet { ipv4: ipv4 || families.ipv4, ipv6: ipv6 || families.ipv6 };
+            session.long_lived = session.long_lived.or(families);
         }
     }
 

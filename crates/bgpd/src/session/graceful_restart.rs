@@ -9,9 +9,7 @@ use crate::reader::Command;
 use ribtide_bgp::fsm::{Event, Millis, Negotiated, Retention};
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use ribtide_config::NeighborSettings;
-use ribtide_prefix::AfiSafi;
-
-const FAMILIES: [AfiSafi; 2] = [AfiSafi::Ipv4Unicast, AfiSafi::Ipv6Unicast];
+use ribtide_prefix::{AfiSafi, ByFamily};
 
 /// The retained routes of a neighbour, whose session was lost.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +25,10 @@ pub(super) struct Retained {
     restart_by: Option<Millis>,
     /// Whether a next session is there, whose End-of-RIB is awaited.
     is_back: bool,
-    /// How long routes may be long-lived stale, IPv4 and IPv6.
-    long_lived: [Millis; 2],
+    /// How long routes may be long-lived stale.
+    long_lived: ByFamily<Millis>,
     /// Until when those that are stay so.
-    long_lived_until: [Option<Millis>; 2],
+    long_lived_until: ByFamily<Option<Millis>>,
 }
 
 /// The retained routes of a neighbour, as of now.
@@ -60,7 +58,7 @@ impl Retained {
             restart_by: Some(now + time),
             is_back: false,
             long_lived,
-            long_lived_until: [None; 2],
+            long_lived_until: ByFamily::default(),
         }
     }
 
@@ -70,8 +68,7 @@ impl Retained {
 
     /// The families that are long-lived stale.
     fn are_long_lived(&self) -> FamilySet {
-        let [ipv4, ipv6] = self.long_lived_until.map(|until| until.is_some());
-        self.families.and(FamilySet { ipv4, ipv6 })
+        self.families.iter().filter(|family| self.long_lived_until[*family].is_some()).collect()
     }
 
     /// When families that are not long-lived stale have been retained for long enough.
@@ -82,8 +79,7 @@ impl Retained {
 
     /// When some are removed or become long-lived stale, unless the neighbour ends that.
     pub(super) fn deadline(&self, settings: &NeighborSettings) -> Millis {
-        let long = FAMILIES.into_iter().zip(self.long_lived_until);
-        let long = long.filter_map(|(family, until)| until.filter(|_| self.families.has(family)));
+        let long = self.families.iter().filter_map(|family| self.long_lived_until[family]);
         long.chain(self.short_until(settings)).min().unwrap_or(Millis::MAX)
     }
 
@@ -162,8 +158,8 @@ impl Sessions {
         if families.is_empty() {
             return;
         }
-        for (at, _) in FAMILIES.into_iter().enumerate().filter(|(_, family)| families.has(*family)) {
-            retained.long_lived_until[at] = Some(now + retained.long_lived[at]);
+        for family in families.iter() {
+            retained.long_lived_until[family] = Some(now + retained.long_lived[family]);
         }
         let (session, reader) = (retained.session, retained.reader);
         self.outbox.send_to_reader(reader, Command::LongLived(id, session, families));
@@ -176,19 +172,15 @@ impl Sessions {
             return;
         };
         let are_long = retained.are_long_lived();
-        let mut over = FamilySet::NONE;
-        for (family, until) in FAMILIES.into_iter().zip(retained.long_lived_until) {
-            let is_over = until.is_some_and(|until| until <= now) && retained.families.has(family);
-            over = if is_over { over.with(family) } else { over };
-        }
+        let is_over = |family: &AfiSafi| retained.long_lived_until[*family].is_some_and(|until| until <= now);
+        let mut over: FamilySet = retained.families.iter().filter(is_over).collect();
         let mut why = "long-lived-stale-time is over";
         let mut begin = FamilySet::NONE;
         if retained.short_until(&peer.settings).is_some_and(|at| at <= now) {
             let short = retained.families.but(are_long);
-            let [ipv4, ipv6] = retained.long_lived.map(|time| time > 0 && !retained.is_back);
-            begin = short.and(FamilySet { ipv4, ipv6 });
-            let ended = short.but(begin);
-            over = FamilySet { ipv4: over.ipv4 || ended.ipv4, ipv6: over.ipv6 || ended.ipv6 };
+            let stays = |family: &AfiSafi| retained.long_lived[*family] > 0 && !retained.is_back;
+            begin = short.iter().filter(stays).collect();
+            over = over.or(short.but(begin));
             why = match retained.restart_by {
                 Some(at) if at <= now => "it has no session again within its restart time",
                 _ => "stale-time is over",

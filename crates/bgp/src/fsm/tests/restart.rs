@@ -1,6 +1,7 @@
 //! Which ends of a session retain the peer's routes (RFC 4724 section 4.2, RFC 8538 section 4).
 
 use super::*;
+use ribtide_prefix::ByFamily;
 use ribtide_wire::bgp::capability::{Capability, GracefulRestart, RestartFamilies};
 use ribtide_wire::bgp::open::OpenBuilder;
 
@@ -25,19 +26,22 @@ fn established(notification: bool) -> Bench {
     bench
 }
 
-const RETAINED: Action = Action::Down(Some(Retention {
-    families: FamilySet::IPV4_UNICAST,
-    time: 120_000,
-    long_lived_only: FamilySet::NONE,
-    long_lived: [0; 2],
-}));
+fn retained() -> Action {
+    Action::Down(Some(Retention {
+        families: FamilySet::IPV4_UNICAST,
+        time: 120_000,
+        long_lived_only: FamilySet::NONE,
+        long_lived: ByFamily::default(),
+    }))
+}
+
 const GONE: Action = Action::Down(None);
 
 #[test]
 fn the_loss_of_the_connection_retains_with_and_without_n() {
     for notification in [false, true] {
         let mut bench = established(notification);
-        assert_eq!(bench.event(Event::Closed(Side::Theirs, "reset".into()))[0], RETAINED);
+        assert_eq!(bench.event(Event::Closed(Side::Theirs, "reset".into()))[0], retained());
     }
 }
 
@@ -48,7 +52,7 @@ fn a_notification_retains_only_with_n_and_a_hard_reset_never() {
         bench.event(Event::Message(Side::Theirs, MessageType::Notification, body))[0].clone()
     };
     for body in [&[6, 4][..], &[6, 2], &[3, 1], &[4, 0]] {
-        assert_eq!(received(true, body), RETAINED);
+        assert_eq!(received(true, body), retained());
         assert_eq!(received(false, body), GONE);
     }
     for body in [&[6, 9][..], &[6, 9, 6, 2]] {
@@ -60,7 +64,7 @@ fn a_notification_retains_only_with_n_and_a_hard_reset_never() {
 #[test]
 fn an_error_that_we_find_retains_with_n() {
     for notification in [false, true] {
-        let expected = if notification { RETAINED } else { GONE };
+        let expected = if notification { retained() } else { GONE };
         let mut bench = established(notification);
         assert_eq!(bench.tick_at(10_000_000)[0], expected, "hold timer");
         let mut bench = established(notification);
@@ -100,7 +104,7 @@ fn what_an_operator_or_an_obstacle_ends_is_not_retained_and_a_hard_reset_with_n(
 fn another_connection_of_a_peer_that_restarts_replaces_its_session() {
     let mut bench = established(false);
     let actions = bench.event(Event::Accepted).to_vec();
-    assert_eq!(actions[..2], [RETAINED, Action::Close(Side::Theirs)]);
+    assert_eq!(actions[..2], [retained(), Action::Close(Side::Theirs)]);
     assert_eq!(kind(&actions[2]), Some(MessageType::Open));
     assert_eq!((actions.len(), bench.state(), bench.peer.flaps()), (3, State::OpenSent, 1));
     // A young session's may be the loser of a collision.
@@ -124,7 +128,7 @@ fn a_restart_of_ours_closes_without_a_notification_where_the_peer_helps() {
         bench.peer.set_own_restart(Some(own));
         assert!(bench.peer.is_helped());
         let actions = bench.event(Event::Restart(cease())).to_vec();
-        assert_eq!(actions, [RETAINED, Action::Close(Side::Theirs)]);
+        assert_eq!(actions, [retained(), Action::Close(Side::Theirs)]);
         assert_eq!((bench.state(), bench.peer.stopped()), (State::Idle, true));
         // It did not ask for help, so the peer knows nothing of a restart.
         let mut bench = established(notification);

@@ -55,7 +55,7 @@ fn long_lived_stale_paths_have_the_community_and_lose_to_all_others() {
     assert_eq!(super::sources(&effects), [(Some(2), Some(1)), (Some(1), Some(1))]);
     bench.handle(ShardIn::Sweep { peer: PeerId(1), session: 1, families: FamilySet::ALL });
     assert_eq!(bench.finish().purged, [(PeerId(1), 1)]);
-    assert_eq!(bench.shard.counts().ipv4.paths, 3);
+    assert_eq!(bench.shard.counts().families[AfiSafi::Ipv4Unicast].paths, 3);
 }
 
 fn sources_again(bench: &mut Bench) -> Vec<(Option<u32>, Option<u32>)> {
@@ -104,7 +104,13 @@ fn long_lived_stale_paths_move_to_another_shard() {
         other.shard.adopt(moved, &mut other.out);
     }
     other.finish();
-    assert_eq!((other.shard.stale_count::<V4>(PeerId(1)), other.shard.counts().ipv4.prefixes), (3, 3));
+    assert_eq!(
+        (
+            other.shard.stale_count::<V4>(PeerId(1)),
+            other.shard.counts().families[AfiSafi::Ipv4Unicast].prefixes
+        ),
+        (3, 3)
+    );
     assert!(other.shard.lookup(prefix(1)).unwrap().paths[0].attrs.llgr_stale());
 }
 
