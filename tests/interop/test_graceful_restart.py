@@ -199,7 +199,7 @@ def test_another_connection(host):
 
 
 def test_consecutive_restarts_and_max_prefixes(host):
-    """Of two restarts only the last leaves stale routes, and a limit counts those of the session."""
+    """The routes of two lost sessions stay (RFC 8538 section 4.1), and a limit counts those of the present one."""
     ours = Ribtide(host, ribtide(LEFT).replace(
         "passive = true\n", 'passive = true\nmax-prefixes = { ipv4-unicast = 5, action = "discard" }\n'))
     for session, (sent, first) in enumerate([(5, 0), (2, 0)]):
@@ -208,17 +208,59 @@ def test_consecutive_restarts_and_max_prefixes(host):
         wait_for("they came", lambda: ours.neighbor(FEED)["session"]["accepted"]["ipv4"] == sent, 20)
         speaker.close()
         wait_for("the session is lost", lambda: not ours.established(FEED), 20)
-    wait_for("those of the last session stay", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (2, 2), 20)
+    wait_for("those of both sessions stay", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (5, 5), 20)
+    assert stale(ours)["sessions"] == 2
+    assert "They are of 2 sessions" in ours.text("show", "bgp", "neighbor", FEED)
     speaker = Speaker(host, FEED, FEED_ASN, more=capability(restarting=True, forwarding=True))
-    # Six others: the limit permits five of them, beside the two stale ones.
+    # Six others: the limit permits five of them, beside the five stale ones.
     speaker.send(routes(6, 100))
-    wait_for("the limit counts", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (7, 2), 20)
-    # A stale one beyond the limit is refused, and so withdrawn.
-    speaker.send(routes(1))
-    wait_for("a refused one is gone", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (6, 1), 20)
+    wait_for("the limit counts", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (10, 5), 20)
+    # Stale ones of both sessions beyond the limit are refused, and so withdrawn.
+    speaker.send(routes(1) + routes(1, 4))
+    wait_for("refused ones are gone", lambda: (ours.count(), stale(ours)["paths"]["ipv4"]) == (8, 3), 20)
     speaker.send(END_OF_RIB)
     wait_for("the rest is gone", lambda: (ours.count(), stale(ours)) == (5, None), 20)
     assert ours.neighbor(FEED)["session"]["accepted"]["ipv4"] == 5
+
+
+def test_stale_time_of_each_session(host):
+    """After consecutive restarts `stale-time` counts from the loss of the session that announced a route; the second restart
+    begins the restart time again for all; and an end that is not graceful removes the routes of both."""
+    ours = router(host)
+    text = ours.config.read_text()
+    ours.config.write_text(text.replace("[bgp]\n", "[bgp]\ngraceful-restart = { stale-time = 8 }\n"))
+    ours.text("reload")
+    caps = capability(5, restarting=True, forwarding=True)
+    speaker = Speaker(host, FEED, FEED_ASN, more=caps)
+    speaker.send(routes(5))
+    wait_count(ours, 5)
+    speaker.close()
+    wait_for("the first loss", lambda: stale(ours), 20, 0.05)
+    first = time.monotonic()
+    time.sleep(3)
+    speaker = Speaker(host, FEED, FEED_ASN, more=caps)
+    speaker.send(routes(2))
+    wait_for("two are fresh", lambda: stale(ours)["paths"]["ipv4"] == 3, 20, 0.05)
+    time.sleep(1)
+    speaker.close()
+    wait_for("the second loss", lambda: stale(ours)["sessions"] == 2, 20, 0.05)
+    second = time.monotonic()
+    assert stale(ours)["restart_seconds_left"] >= 4 and stale(ours)["stale_seconds_left"] <= 5
+    wait_for("those of the first are over", lambda: ours.count() == 2, 20, 0.05)
+    assert time.monotonic() - first > 7
+    wait_for("the restart time is over", lambda: (ours.count(), stale(ours)) == (0, None), 20, 0.05)
+    assert time.monotonic() - second > 4.5
+    ours.text("clear", "bgp", "neighbor", FEED)
+    for sent in (5, 2):
+        speaker = Speaker(host, FEED, FEED_ASN, more=caps)
+        speaker.send(routes(sent))
+        wait_for("they came", lambda: ours.neighbor(FEED)["session"]["accepted"]["ipv4"] == sent, 20, 0.05)
+        if sent == 5:
+            speaker.close()
+            wait_for("lost", lambda: stale(ours), 20, 0.05)
+    assert stale(ours)["paths"]["ipv4"] == 3
+    ours.text("clear", "bgp", "neighbor", FEED)
+    wait_for("all are gone", lambda: (ours.count(), stale(ours)) == (0, None), 20)
 
 
 FOUR = [f"198.51.{n}.0/24" for n in range(6)]

@@ -2,6 +2,7 @@
 resort, and reach only neighbours that know what they are."""
 
 import struct
+import time
 
 import pytest
 from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Ribtide, wait_for
@@ -129,6 +130,36 @@ def test_a_neighbour_that_has_lost_its_routes(host, again):
     restart = capability(1, restarting=True, forwarding=again != "without F of the other")
     Speaker(host, FEED, FEED_ASN, more=restart + caps.get(again, long_lived(3600)))
     wait_count(ours, 0, 20)
+
+
+def test_consecutive_restarts(host):
+    """A session that is lost before End-of-RIB leaves long-lived stale routes where they are, and their time as it is: the
+    routes of that session get what is left of it (RFC 9494 section 4.2)."""
+    ours = router(host, 12)
+    caps = capability(1, restarting=True, forwarding=True) + long_lived(3600)
+    speaker = Speaker(host, FEED, FEED_ASN, more=caps)
+    speaker.send(routes(5))
+    wait_count(ours, 5)
+    speaker.close()
+    wait_for("they are long-lived stale", lambda: (stale(ours) or {}).get("long_lived"), 20, 0.05)
+    begin = time.monotonic()
+    time.sleep(3)
+    speaker = Speaker(host, FEED, FEED_ASN, more=caps)
+    speaker.send(routes(2))
+    wait_for("two are fresh", lambda: stale(ours)["paths"]["ipv4"] == 3, 20, 0.05)
+    speaker.close()
+    wait_for("the second loss", lambda: stale(ours)["sessions"] == 2, 20, 0.05)
+    marked = [entry["prefix"] for entry in ours.show("route") if "llgr-stale" in entry["paths"][0].get("communities", [])]
+    assert len(marked) == 3, "those of the second session wait for the restart time first"
+
+    def all_are_marked():
+        paths = [entry["paths"][0] for entry in ours.show("route")]
+        return len(paths) == 5 and all("llgr-stale" in path.get("communities", []) for path in paths)
+
+    wait_for("all are long-lived stale", all_are_marked, 20, 0.05)
+    assert stale(ours)["restart_seconds_left"] < 9
+    wait_for("all are over", lambda: (ours.count(), stale(ours)) == (0, None), 20, 0.05)
+    assert 11 < time.monotonic() - begin < 16
 
 
 def test_settings(host):

@@ -51,7 +51,8 @@ pub fn by_family(prefixes: &[AnyPrefix]) -> BgpFamilies<Prefixes> {
 pub enum ShardIn {
     /// A session reached Established. Precedes its first batch on the same queue.
     PeerUp(Arc<PeerInfo>),
-    /// The session ended: all of its routes are removed, but those of retained families.
+    /// The session ended: all of its routes are removed, but those of retained families. Retained routes of earlier sessions
+    /// stay (RFC 8538 section 4.1).
     PeerDown {
         /// The peer.
         peer: PeerId,

@@ -111,8 +111,6 @@ pub(super) struct Attach {
     pub(super) settings: IngestSettings,
     /// Time of the last received bytes, for the hold timer.
     pub(super) heard: Arc<AtomicU64>,
-    /// Families whose routes of the session before stay retained until End-of-RIB.
-    pub(super) retained: FamilySet,
     /// What the peer can mark.
     pub(super) marks: Marks,
 }
@@ -522,11 +520,7 @@ impl Reader {
             match command {
                 Command::Attach(attach) => self.attach(*attach),
                 Command::Detach(peer, session, retained) => self.detach(peer, session, retained),
-                Command::Sweep(peer, session, families) => {
-                    if self.retained.is_of(peer, session) {
-                        self.sweep(peer, families);
-                    }
-                }
+                Command::Sweep(peer, session, families) => self.sweep(peer, session, families),
                 Command::LongLived(peer, session, families) => {
                     if self.retained.is_of(peer, session) {
                         self.hand_on();
@@ -592,10 +586,9 @@ impl Reader {
     }
 
     fn attach(&mut self, attach: Attach) {
-        let Attach { stream, unread, info, settings, heard, retained, marks } = attach;
+        let Attach { stream, unread, info, settings, heard, marks } = attach;
         let (id, number) = (info.id, info.session);
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
-        self.sweep(id, FamilySet::ALL.but(retained));
         let registered = self.poll.registry().register(
             &mut SourceFd(&stream.as_raw_fd()),
             Token(id.0 as usize),
@@ -664,8 +657,6 @@ impl Reader {
             return;
         }
         self.hand_on();
-        // Of consecutive restarts, only the last one leaves stale routes (RFC 4724 section 4.2).
-        self.sweep(peer, FamilySet::ALL);
         let Some(ended) = self.sessions.remove(&peer) else { return };
         // The session thread still has the connection, so a close of this descriptor does not
         // deregister it.
@@ -679,13 +670,20 @@ impl Reader {
 
     /// Routes of a peer's ended session are retained no longer, in these families: informs the shards,
     /// after what its present session sent so far.
-    fn sweep(&mut self, peer: PeerId, families: FamilySet) {
-        let Some((session, is_over)) = self.retained.end(peer, families) else { return };
+    fn sweep(&mut self, peer: PeerId, session: u32, families: FamilySet) {
+        let Some(is_over) = self.retained.end(peer, session, families) else { return };
         self.hand_on();
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::Sweep { peer, session, families }));
         if is_over {
             let what = What::Detached { shards: self.shards.len() };
             self.reports.post(Report { peer, session, what });
+        }
+    }
+
+    /// A peer has sent all its routes of these families: those of its ended sessions that did not come again are removed.
+    fn refreshed(&mut self, peer: PeerId, families: FamilySet) {
+        if !families.is_empty() {
+            self.retained.of(peer).into_iter().for_each(|session| self.sweep(peer, session, families));
         }
     }
 
@@ -738,7 +736,7 @@ impl Reader {
             }
         };
         self.buffer = buffer;
-        self.sweep(id, complete);
+        self.refreshed(id, complete);
         match handled.and(outcome) {
             Ok(left) => left,
             Err(what) => {

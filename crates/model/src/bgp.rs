@@ -180,7 +180,10 @@ pub struct Stale {
     /// Families whose stale routes are long-lived: least preferred, with the community LLGR_STALE (RFC 9494).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub long_lived: Vec<String>,
-    /// Time since the session was lost.
+    /// The lost sessions that they are of: more than one after consecutive restarts (RFC 8538 section 4.1).
+    #[serde(default)]
+    pub sessions: u64,
+    /// Time since the session was lost, the first of these.
     pub seconds: u64,
     /// Time in which it must have a session again, after which long-lived stale routes are removed; absent where it has one, and
     /// its End-of-RIB is awaited.

@@ -11,6 +11,7 @@ use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Origin;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub struct Learned {
     pub family: AfiSafi,
     /// Its path identifier; `None` where the peer sends none.
     pub path_id: Option<u32>,
+    /// The session in which the peer announced it last.
+    pub session: u32,
     /// Its attributes.
     pub with: Announcement,
 }
@@ -52,6 +55,8 @@ pub struct Oracle {
     paths: BTreeMap<AnyPrefix, Vec<Learned>>,
     /// Retained paths.
     stale: BTreeSet<Stale>,
+    /// The sessions that each peer had.
+    sessions: Vec<u32>,
     /// Of each refresh under way, the paths that did not come again.
     unrefreshed: BTreeMap<(usize, AfiSafi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
@@ -65,7 +70,8 @@ impl Oracle {
         let up = vec![false; peers.len()];
         let (paths, stale, next_hops) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         let unrefreshed = BTreeMap::new();
-        Oracle { options, peers, imports, up, paths, stale, unrefreshed, next_hops, present: None }
+        let (sessions, present) = (vec![0; peers.len()], None);
+        Oracle { options, peers, imports, up, paths, stale, sessions, unrefreshed, next_hops, present }
     }
 
     /// Applies an event.
@@ -74,6 +80,7 @@ impl Oracle {
             Event::Up(peer, path_ids) => {
                 self.unrefreshed.retain(|(of, _), _| of != peer);
                 self.up[*peer] = true;
+                self.sessions[*peer] += 1;
                 self.peers[*peer].path_ids = *path_ids;
             }
             Event::Down(peer) => {
@@ -82,10 +89,8 @@ impl Oracle {
             }
             Event::Lose(peer, families) => {
                 self.up[*peer] = false;
-                let stale = self.stale.clone();
-                self.remove(*peer, |prefix, id| {
-                    !families.has(AfiSafi::unicast(prefix.afi())) || stale.contains(&(prefix, *peer, id))
-                });
+                // Those of earlier sessions stay, too (RFC 8538 section 4.1).
+                self.remove(*peer, |prefix, _| !families.has(AfiSafi::unicast(prefix.afi())));
                 for (prefix, paths) in &self.paths {
                     let of_peer = paths.iter().filter(|path| path.peer == *peer);
                     self.stale.extend(of_peer.map(|path| (*prefix, *peer, path.path_id)));
@@ -133,10 +138,18 @@ impl Oracle {
                         peer: *peer,
                         family: AfiSafi::unicast(prefix.afi()),
                         path_id: prefixes.path_id,
+                        session: self.sessions[*peer],
                         with,
                     });
                     let paths = self.paths.entry(prefix).or_default();
-                    if learned.as_ref().is_some_and(|learned| paths.contains(learned)) {
+                    let is_same = |path: &&mut Learned, new: &Learned| {
+                        Learned { session: new.session, ..(**path).clone() } == *new
+                    };
+                    if let Some(new) = &learned
+                        && let Some(path) = paths.iter_mut().find(|path| is_same(path, new))
+                    {
+                        // It is as old as before.
+                        path.session = new.session;
                         continue;
                     }
                     paths.retain(|path| (path.peer, path.path_id) != (*peer, prefixes.path_id));
@@ -479,7 +492,7 @@ impl Oracle {
             return lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
         }
         lowest(paths, lost, Reason::LongLivedStale, |path| self.is_least_preferred(path));
-        lowest(paths, lost, Reason::LocalPref, |path| std::cmp::Reverse(path.with.local_pref.unwrap_or(100)));
+        lowest(paths, lost, Reason::LocalPref, |path| Reverse(path.with.local_pref.unwrap_or(100)));
         lowest(paths, lost, Reason::AsPathLength, |path| hops(&path.with));
         lowest(paths, lost, Reason::Origin, |path| path.with.origin);
         let considered: Vec<&Learned> =
@@ -504,12 +517,8 @@ impl Oracle {
         lowest(paths, lost, Reason::RouterId, |path| path.with.originator.unwrap_or(peer(path).router_id));
         lowest(paths, lost, Reason::ClusterListLength, |path| path.with.clusters.len());
         lowest(paths, lost, Reason::PeerAddress, |path| peer(path).address);
-        lowest(paths, lost, Reason::PathId, |path| (path.path_id.unwrap_or(0), self.is_of_other_mode(path)));
-    }
-
-    /// Whether a path is retained from a session that had path identifiers, and the peer sends none now; or the reverse.
-    fn is_of_other_mode(&self, path: &Learned) -> bool {
-        path.path_id.is_some() != self.peers[path.peer].path_ids.has(path.family)
+        // Of a session without path identifiers and one with them, the path of the later one.
+        lowest(paths, lost, Reason::PathId, |path| (path.path_id.unwrap_or(0), Reverse(path.session)));
     }
 
     fn med(&self, path: &Learned) -> u32 {

@@ -61,8 +61,8 @@ struct ReaderStage {
     /// The present settings of what the peer is sent.
     egress: EgressSettings,
     peer: Option<IngestPeer>,
-    /// The ended session with retained routes, and their families.
-    retained: Option<(u32, FamilySet)>,
+    /// The ended sessions with retained routes, and their families.
+    retained: Vec<(u32, FamilySet)>,
     out: ShardBatches,
 }
 
@@ -82,7 +82,7 @@ impl<'w> Run<'w> {
             path_ids: FamilySet::NONE,
             egress: peer.egress.clone(),
             peer: None,
-            retained: None,
+            retained: Vec::new(),
             out: ShardBatches::new(map),
         };
         let mut run = Run {
@@ -370,9 +370,10 @@ impl<'w> Run<'w> {
             }
             Event::LongLived(peer, family) => {
                 self.flush(*peer);
-                let Some((session, _)) = self.readers[*peer].retained else { return };
-                let (peer, families) = (PeerId(*peer as u32), FamilySet::NONE.with(*family));
-                self.send(peer.0 as usize, |_| ShardIn::LongLived { peer, session, families });
+                let (id, families) = (PeerId(*peer as u32), FamilySet::NONE.with(*family));
+                for (session, _) in self.readers[*peer].retained.clone() {
+                    self.send(*peer, |_| ShardIn::LongLived { peer: id, session, families });
+                }
             }
             Event::Sweep(peer, family) => {
                 // What came before End-of-RIB goes ahead of it.
@@ -446,20 +447,10 @@ impl<'w> Run<'w> {
     /// A session ends, and the routes of these families are retained.
     fn end(&mut self, peer: usize, retained: FamilySet) {
         let (id, session) = (PeerId(peer as u32), self.readers[peer].session);
-        // Sometimes the shards are left to find out that an earlier session's routes are retained no longer.
-        match self.readers[peer].retained.take_if(|_| self.rng.one_in(2)) {
-            Some((former, _)) => self.send(peer, |stage| {
-                stage.ending.insert((id, former));
-                ShardIn::Sweep { peer: id, session: former, families: FamilySet::ALL }
-            }),
-            None => {
-                let former = self.readers[peer].retained.take();
-                let former = former.map(|(former, _)| (id, former));
-                self.shards.iter_mut().for_each(|stage| stage.ending.extend(former));
-            }
-        }
+        // Those of earlier sessions stay, as far as those of this one do.
+        self.sweep(peer, FamilySet::ALL.but(retained));
         let is_over = retained.is_empty();
-        self.readers[peer].retained = (!is_over).then_some((session, retained));
+        self.readers[peer].retained.extend((!is_over).then_some((session, retained)));
         self.readers[peer].peer = None;
         self.egress.down(id);
         self.send(peer, |stage| {
@@ -470,16 +461,16 @@ impl<'w> Run<'w> {
 
     /// Routes of these families are retained no longer.
     fn sweep(&mut self, peer: usize, families: FamilySet) {
-        let Some((session, left)) = &mut self.readers[peer].retained else { return };
-        *left = left.but(families);
-        let (id, session, is_over) = (PeerId(peer as u32), *session, left.is_empty());
-        if is_over {
-            self.readers[peer].retained = None;
+        let id = PeerId(peer as u32);
+        for (session, left) in std::mem::take(&mut self.readers[peer].retained) {
+            let left = left.but(families);
+            let is_over = left.is_empty();
+            self.readers[peer].retained.extend((!is_over).then_some((session, left)));
+            self.send(peer, |stage| {
+                stage.ending.extend(is_over.then_some((id, session)));
+                ShardIn::Sweep { peer: id, session, families }
+            });
         }
-        self.send(peer, |stage| {
-            stage.ending.extend(is_over.then_some((id, session)));
-            ShardIn::Sweep { peer: id, session, families }
-        });
     }
 
     fn read(&mut self, peer: usize, updates: Vec<Vec<u8>>) {

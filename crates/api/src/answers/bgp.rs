@@ -341,6 +341,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         stale: view.retained.map(|retained| Stale {
             paths: known.stale,
             long_lived: family_names(retained.long_lived),
+            sessions: retained.sessions as u64,
             seconds: retained.age / 1000,
             restart_seconds_left: retained.restart_left.map(|left| left.div_ceil(1000)),
             stale_seconds_left: retained.stale_left.div_ceil(1000),

@@ -408,7 +408,7 @@ fn tables<F: BgpFamily>(seed: &Seed) -> Vec<Table<Route<F>>> {
 #[derive(Clone, Copy)]
 struct PathSource {
     session: u16,
-    /// The session before it whose retained paths it replaces, or [`sessions::NONE`].
+    /// The latest session before it whose retained paths it replaces, or [`sessions::NONE`].
     former: u16,
     /// Its path identifier, if the session has them in this family.
     path_id: Option<u32>,
@@ -573,25 +573,39 @@ impl Core {
 
     /// Index of the path of this source, or of the retained one that it replaces. A route has at most one of both.
     #[inline]
-    fn place_of(&self, paths: &[Path], source: PathSource) -> Option<usize> {
+    fn place_of<F: BgpFamily>(&self, paths: &[Path], source: PathSource) -> Option<usize> {
         if let Some(id) = source.path_id {
-            return self.place_of_id(paths, source, id);
+            return self.place_of_id::<F>(paths, source, id);
         }
-        let of = |session: u16| paths.iter().position(|path| path.session == session);
-        match of(source.session) {
+        match paths.iter().position(|path| path.session == source.session) {
             // Few sessions follow one with retained paths, so the others look once.
-            None if source.former != sessions::NONE => of(source.former),
+            None if source.former != sessions::NONE => self.former_place::<F>(paths, source),
             place => place,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn place_of_id(&self, paths: &[Path], source: PathSource, id: u32) -> Option<usize> {
-        let is = |path: &Path, session| path.session == session && self.attrs.path_id(path.attrs) == id;
-        let own = paths.iter().position(|path| is(path, source.session));
-        // No path has the number NONE.
-        own.or_else(|| paths.iter().position(|path| is(path, source.former)))
+    fn place_of_id<F: BgpFamily>(&self, paths: &[Path], source: PathSource, id: u32) -> Option<usize> {
+        let is = |path: &Path| path.session == source.session && self.attrs.path_id(path.attrs) == id;
+        paths.iter().position(is).or_else(|| self.former_place::<F>(paths, source))
+    }
+
+    /// Index of the retained path that one of this source replaces. There is at most one of all earlier sessions, because each
+    /// session's path replaces that of the sessions before it.
+    #[inline]
+    fn former_place<F: BgpFamily>(&self, paths: &[Path], source: PathSource) -> Option<usize> {
+        let mut former = source.former;
+        while former != sessions::NONE {
+            let is = |path: &Path| {
+                path.session == former && source.path_id.is_none_or(|id| self.attrs.path_id(path.attrs) == id)
+            };
+            if let Some(place) = paths.iter().position(is) {
+                return Some(place);
+            }
+            former = self.sessions.former::<F>(former);
+        }
+        None
     }
 
     /// Whether a route may have no further path of this source.
@@ -714,7 +728,7 @@ impl Core {
         };
         let route = table.get_mut(at);
         let paths = route.paths(&self.paths);
-        let place = self.place_of(paths, source);
+        let place = self.place_of::<F>(paths, source);
         if let Some(at) = place {
             if paths[at].attrs == path.attrs
                 && (paths[at].session == path.session || self.take_over(route, at, path.session))
@@ -815,7 +829,7 @@ impl Core {
             return;
         };
         let route = table.get_mut(at);
-        let place = self.place_of(route.paths(&self.paths), source);
+        let place = self.place_of::<F>(route.paths(&self.paths), source);
         if place.is_some_and(|place| !self.forget(route, place, out)) {
             table.remove(at);
             table.shrink_if_sparse();

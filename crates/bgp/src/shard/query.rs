@@ -183,10 +183,10 @@ impl Shard {
         self.core.sessions.of(peer).map_or_else(PeerCounts::default, |session| *session.counts.get::<F>())
     }
 
-    /// Retained paths of a peer, of its last session or the one before.
+    /// Retained paths of a peer, of all its ended sessions.
     pub fn stale_count<F: BgpFamily>(&self, peer: PeerId) -> u32 {
         let retained = self.core.sessions.retained_of(peer).filter(|session| session.keeps::<F>());
-        retained.map_or(0, |session| session.counts.get::<F>().paths)
+        retained.map(|session| session.counts.get::<F>().paths).sum()
     }
 
     /// Totals. O(sessions and next hops), not O(routes).

@@ -4,8 +4,9 @@
 //! swept out, the two are not confused, and no session has to wait for the purge.
 //!
 //! The paths of an ended session may be retained (RFC 4724 section 4.2). They stay usable, and the peer's next session takes
-//! them over one by one: its path of a prefix (and path identifier) replaces the retained one, and so does its withdrawal. A sweep removes the
-//! rest. A peer has at most one session with retained paths.
+//! them over one by one: its path of a prefix (and path identifier) replaces the retained one, and so does its withdrawal. A
+//! sweep removes the rest. When the next session ends before that, both have retained paths (RFC 8538 section 4.1): the
+//! sessions of a peer form a list from the latest to the oldest. Readers bound its length.
 
 use super::query::PeerCounts;
 use crate::attr::AttrSet;
@@ -40,7 +41,7 @@ pub(super) struct Session {
     ended: bool,
     /// The families whose retained paths are long-lived stale.
     long_lived: FamilySet,
-    /// The number of the peer's earlier session whose paths are retained, or [`NONE`].
+    /// The number of the peer's latest earlier session whose paths are retained, or [`NONE`].
     former: u16,
     /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
     pub(super) recursive: bool,
@@ -63,7 +64,7 @@ struct Last {
     session: u32,
     /// Its number while it lasts.
     number: u16,
-    /// The number of an ended session with retained paths: this one or the one before.
+    /// The number of the latest ended session with retained paths: this one or an earlier one.
     retained: u16,
 }
 
@@ -176,9 +177,9 @@ impl Sessions {
         (last.session == session && last.number != NONE).then_some(last.number)
     }
 
-    /// The session before this one whose retained paths of family `F` its own replace, or a number that no path has. With
-    /// path identifiers in one of the two sessions alone, nothing says which path would replace which (RFC 7911 section 2),
-    /// so the retained ones wait for their sweep.
+    /// The latest session before this one whose retained paths of family `F` its own replace, or a number that no path has.
+    /// With path identifiers in one of the two sessions alone, nothing says which path would replace which (RFC 7911
+    /// section 2), so the retained ones wait for their sweep. Called with the result it has the next earlier one.
     #[inline]
     pub(super) fn former<F: BgpFamily>(&self, number: u16) -> u16 {
         let session = self.get(number);
@@ -187,14 +188,19 @@ impl Sessions {
 
     #[cold]
     fn like<F: BgpFamily>(&self, session: &Session) -> u16 {
-        let same = self.get(session.former).path_ids.has(F::ID) == session.path_ids.has(F::ID);
-        if same { session.former } else { NONE }
+        let same = |former: &u16| self.get(*former).path_ids.has(F::ID) == session.path_ids.has(F::ID);
+        self.list_from(session.former).find(same).unwrap_or(NONE)
+    }
+
+    /// Sessions with retained paths, from this one to the oldest.
+    fn list_from(&self, number: u16) -> impl Iterator<Item = u16> {
+        let some = |number: u16| (number != NONE).then_some(number);
+        std::iter::successors(some(number), move |number| some(self.get(*number).former))
     }
 
     /// The number of a peer's ended session, if its paths are retained.
     pub(super) fn retained(&self, peer: PeerId, session: u32) -> Option<u16> {
-        let number = self.last(peer)?.retained;
-        (number != NONE && self.get(number).info.session == session).then_some(number)
+        self.list_from(self.last(peer)?.retained).find(|number| self.get(*number).info.session == session)
     }
 
     /// The same, for a session of which more paths come in, perhaps of families that are to be swept.
@@ -206,10 +212,10 @@ impl Sessions {
         Some(number)
     }
 
-    /// The session of a peer whose paths are retained.
-    pub(super) fn retained_of(&self, peer: PeerId) -> Option<&Session> {
-        let number = self.last(peer)?.retained;
-        (number != NONE).then(|| self.get(number))
+    /// The sessions of a peer whose paths are retained.
+    pub(super) fn retained_of(&self, peer: PeerId) -> impl Iterator<Item = &Session> {
+        let latest = self.last(peer).map_or(NONE, |last| last.retained);
+        self.list_from(latest).map(|number| self.get(number))
     }
 
     /// The session of a peer that is up.
@@ -248,18 +254,13 @@ impl Sessions {
         Some(number)
     }
 
-    /// A session that is up ends. Its paths of these families are retained, in place of those of an earlier session; its
-    /// others are still to be swept.
+    /// A session that is up ends. Its paths of these families are retained, beside those of earlier sessions; its others are
+    /// still to be swept.
     pub(super) fn end(&mut self, number: u16, retained: FamilySet) {
         let Some(session) = &mut self.list[usize::from(number)] else { return };
         session.ended = true;
-        session.former = NONE;
-        let at = session.info.id.0 as usize;
-        let former = std::mem::replace(&mut self.last[at].retained, number);
-        self.last[at].number = NONE;
-        if former != NONE {
-            self.release_families(former, FamilySet::ALL);
-        }
+        let last = &mut self.last[session.info.id.0 as usize];
+        (last.number, last.retained) = (NONE, number);
         self.release_families(number, FamilySet::ALL.but(retained));
     }
 
@@ -280,19 +281,28 @@ impl Sessions {
         session.keeps = session.keeps.but(families);
         session.up = !session.keeps.is_empty();
         if !session.up {
-            let last = &mut self.last[session.info.id.0 as usize];
-            if last.retained == number {
-                last.retained = NONE;
-            }
-            let next = last.number;
-            if let Some(next) = self.list.get_mut(usize::from(next)).and_then(Option::as_mut)
-                && next.former == number
-            {
-                next.former = NONE;
-            }
+            self.unlink(number);
         }
         if !self.ending.contains(&number) {
             self.ending.push(number);
+        }
+    }
+
+    /// Takes a session out of its peer's list of those with retained paths.
+    fn unlink(&mut self, number: u16) {
+        let Some(session) = &mut self.list[usize::from(number)] else { return };
+        let (at, older) = (session.info.id.0 as usize, std::mem::replace(&mut session.former, NONE));
+        let last = self.last[at];
+        let newer = self.list_from(last.retained).find(|newer| self.get(*newer).former == number);
+        for newer in [Some(last.number), newer].into_iter().flatten() {
+            if let Some(newer) = self.list.get_mut(usize::from(newer)).and_then(Option::as_mut)
+                && newer.former == number
+            {
+                newer.former = older;
+            }
+        }
+        if last.retained == number {
+            self.last[at].retained = older;
         }
     }
 

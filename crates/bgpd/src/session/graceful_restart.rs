@@ -1,17 +1,24 @@
 //! Graceful restart of neighbours: what of a lost session's routes is retained, and how long (RFC 4724 section 4.2,
 //! RFC 8538 section 4), and what is long-lived stale after that (RFC 9494 section 4.2). The neighbour's reader and the shards
 //! have the routes.
+//!
+//! When a session is lost again before its End-of-RIB, the routes that it had not announced again stay, too (RFC 8538 section
+//! 4.1). They keep the times of their own session: `stale-time` counts from its loss, and a Long-Lived Stale Time that runs
+//! goes on.
 
 use super::Sessions;
 use super::log::{News, Who};
-use super::peer::Peer;
 use crate::reader::Command;
 use ribtide_bgp::fsm::{Event, Millis, Negotiated, Retention};
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use ribtide_config::NeighborSettings;
 use ribtide_prefix::{AfiSafi, ByFamily};
 
-/// The retained routes of a neighbour, whose session was lost.
+/// Lost sessions of a neighbour with retained routes, at most: a shard looks for a path of each. Of more restarts in a row the
+/// routes of the oldest session go. Idle holds make so many take minutes.
+const SESSIONS_MAX: usize = if cfg!(test) { 2 } else { 8 };
+
+/// The retained routes of a session of a neighbour that was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Retained {
     /// The number of that session.
@@ -21,12 +28,12 @@ pub(super) struct Retained {
     families: FamilySet,
     /// When it was lost.
     since: Millis,
-    /// When a next session must be there; `None`: it is, or all routes are long-lived stale.
+    /// When a next session must be there; `None`: it is.
     restart_by: Option<Millis>,
-    /// Whether a next session is there, whose End-of-RIB is awaited.
-    is_back: bool,
     /// How long routes may be long-lived stale.
     long_lived: ByFamily<Millis>,
+    /// Families that are long-lived stale at once.
+    at_once: FamilySet,
     /// Until when those that are stay so.
     long_lived_until: ByFamily<Option<Millis>>,
 }
@@ -36,28 +43,45 @@ pub(super) struct Retained {
 pub struct RetainedView {
     /// Their families.
     pub families: FamilySet,
-    /// Those of them that are long-lived stale.
+    /// Those with routes that are long-lived stale.
     pub long_lived: FamilySet,
-    /// Milliseconds since the session was lost.
+    /// The number of lost sessions that they are of: more than one after consecutive restarts.
+    pub sessions: usize,
+    /// Milliseconds since the first of these was lost.
     pub age: Millis,
     /// Milliseconds in which the neighbour must have a session again; `None`: it has one, and its End-of-RIB is awaited.
     pub restart_left: Option<Millis>,
-    /// Milliseconds after which they are removed, or become long-lived stale, in any case.
+    /// Milliseconds after which the first are removed, or become long-lived stale, in any case.
     pub stale_left: Millis,
 }
 
+impl RetainedView {
+    /// The routes of these sessions; `None` without any.
+    pub(super) fn of(list: &[Retained], settings: &NeighborSettings, now: Millis) -> Option<RetainedView> {
+        let views = list.iter().map(|retained| retained.view(settings, now));
+        views.reduce(|a, b| RetainedView {
+            families: a.families.or(b.families),
+            long_lived: a.long_lived.or(b.long_lived),
+            sessions: a.sessions + b.sessions,
+            age: a.age.max(b.age),
+            restart_left: a.restart_left.into_iter().chain(b.restart_left).min(),
+            stale_left: a.stale_left.min(b.stale_left),
+        })
+    }
+}
+
 impl Retained {
-    /// Those of a session that ended, if any are to be retained.
+    /// Those of a session that ended.
     pub(super) fn new(retention: Retention, session: u32, reader: usize, now: Millis) -> Retained {
-        let Retention { families, time, long_lived_only: _, long_lived } = retention;
+        let Retention { families, time, long_lived_only, long_lived } = retention;
         Retained {
             session,
             reader,
             families,
             since: now,
             restart_by: Some(now + time),
-            is_back: false,
             long_lived,
+            at_once: long_lived_only,
             long_lived_until: ByFamily::default(),
         }
     }
@@ -83,43 +107,61 @@ impl Retained {
         long.chain(self.short_until(settings)).min().unwrap_or(Millis::MAX)
     }
 
-    pub(super) fn view(&self, settings: &NeighborSettings, now: Millis) -> RetainedView {
+    fn view(&self, settings: &NeighborSettings, now: Millis) -> RetainedView {
         let left = |at: Millis| at.saturating_sub(now);
-        let long = self.are_long_lived();
-        let restart_left = match self.short_until(settings) {
-            Some(_) => self.restart_by.map(left),
-            None => (!self.is_back).then(|| left(self.deadline(settings))),
-        };
+        let short = self.short_until(settings);
+        let restart_left = self.restart_by.map(|by| match short {
+            Some(_) => left(by),
+            None => left(self.deadline(settings)),
+        });
         RetainedView {
             families: self.families,
-            long_lived: long,
+            long_lived: self.are_long_lived(),
+            sessions: 1,
             age: now.saturating_sub(self.since),
             restart_left,
-            stale_left: left(match self.short_until(settings) {
+            stale_left: left(match short {
                 Some(_) => self.stale_until(settings),
                 None => self.deadline(settings),
             }),
         }
     }
-}
 
-/// Families whose retained routes wait for End-of-RIB of a new session: those whose forwarding the neighbour has kept, as F
-/// of the capability says that they are retained by. Long-lived stale ones of a family that the neighbour has in both
-/// capabilities need both F (RFC 9494 sections 4.2 and 5).
-pub(super) fn kept(peer: &Peer, negotiated: &Negotiated) -> FamilySet {
-    let (short, lost) = negotiated.restart.map_or_else(
-        || (FamilySet::NONE, FamilySet::NONE),
-        |restart| (restart.forwarding, restart.families.but(restart.forwarding)),
-    );
-    let long = negotiated.long_lived.unwrap_or_default();
-    peer.retained.map_or_else(
-        || FamilySet::NONE,
-        |retained| {
-            let are_long = retained.are_long_lived();
-            let (short, long) = (short.but(are_long), long.forwarding.and(are_long).but(lost));
-            retained.families.and(short.or(long))
-        },
-    )
+    /// The families that wait for End-of-RIB of a new session: those whose forwarding the neighbour has kept, as F of the
+    /// capability says that they are retained by. Long-lived stale ones of a family that the neighbour has in both
+    /// capabilities need both F (RFC 9494 sections 4.2 and 5).
+    fn kept(&self, negotiated: &Negotiated) -> FamilySet {
+        let (short, lost) = negotiated.restart.map_or((FamilySet::NONE, FamilySet::NONE), |restart| {
+            (restart.forwarding, restart.families.but(restart.forwarding))
+        });
+        let long = negotiated.long_lived.unwrap_or_default();
+        let are_long = self.are_long_lived();
+        self.families.and(short.but(are_long).or(long.forwarding.and(are_long).but(lost)))
+    }
+
+    /// The families that stay when the next session is lost before its End-of-RIB: those of that one's capability, and those
+    /// whose Long-Lived Stale Time runs, which nothing but its end ends (RFC 9494 section 4.2).
+    fn kept_again(&self, retention: &Retention) -> FamilySet {
+        self.families.and(retention.families.or(self.are_long_lived()))
+    }
+
+    /// Families whose time is over, families that become long-lived stale now, and why.
+    fn overdue(&self, settings: &NeighborSettings, now: Millis) -> (FamilySet, FamilySet, &'static str) {
+        let are_long = self.are_long_lived();
+        let is_over = |family: &AfiSafi| self.long_lived_until[*family].is_some_and(|at| at <= now);
+        let over: FamilySet = are_long.iter().filter(is_over).collect();
+        if self.short_until(settings).is_none_or(|at| at > now) {
+            return (over, FamilySet::NONE, "long-lived-stale-time is over");
+        }
+        let short = self.families.but(are_long);
+        let may_begin = |family: &AfiSafi| self.long_lived[*family] > 0 && self.restart_by.is_some();
+        let begin: FamilySet = short.iter().filter(may_begin).collect();
+        let why = match self.restart_by {
+            Some(at) if at <= now => "it has no session again within its restart time",
+            _ => "stale-time is over",
+        };
+        (over.or(short.but(begin)), begin, why)
+    }
 }
 
 /// Whether an event ends retention, beside the session.
@@ -128,84 +170,112 @@ pub(super) fn ends_retention(event: &Event<'_>) -> bool {
 }
 
 impl Sessions {
-    /// A neighbour with retained routes has a session again; its reader knows which stay.
-    pub(super) fn restarted(&mut self, id: PeerId, kept: FamilySet) {
+    /// A neighbour with retained routes has a session again: those of families whose forwarding it has lost are removed.
+    pub(super) fn restarted(&mut self, id: PeerId, negotiated: &Negotiated) {
+        self.keep(id, |retained| retained.kept(negotiated));
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if let Some(retained) = &mut peer.retained {
-            (retained.families, retained.restart_by, retained.is_back) = (kept, None, true);
+        peer.retained.iter_mut().for_each(|retained| retained.restart_by = None);
+    }
+
+    /// The session of a neighbour is lost. Routes of earlier ones that it has not announced again stay, if those of this one
+    /// do (RFC 8538 section 4.1).
+    pub(super) fn end_earlier_retention(&mut self, id: PeerId, retention: Option<Retention>, now: Millis) {
+        let Some(retention) = retention else { return self.end_retention(id) };
+        self.keep(id, |retained| retained.kept_again(&retention));
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for retained in &mut peer.retained {
+            retained.restart_by = Some(now + retention.time);
+            for family in AfiSafi::ALL.into_iter().filter(|family| retained.long_lived_until[*family].is_none()) {
+                retained.long_lived[family] = retention.long_lived[family];
+            }
         }
-        peer.retained = peer.retained.filter(|_| !kept.is_empty());
+        if let Some(oldest) = peer.retained.first().filter(|_| peer.retained.len() >= SESSIONS_MAX) {
+            let oldest = oldest.session;
+            self.keep(
+                id,
+                |retained| {
+                    if retained.session == oldest { FamilySet::NONE } else { retained.families }
+                },
+            );
+        }
+    }
+
+    /// Routes of a lost session are retained; their reader knows of its end.
+    pub(super) fn retain(&mut self, id: PeerId, retained: Retained, now: Millis) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.retained.push(retained);
+        self.begin_long_lived(id, retained.session, retained.at_once, now);
     }
 
     /// A neighbour has sent all its routes of a family; its reader has swept the stale ones.
     pub(super) fn refreshed(&mut self, id: PeerId, family: AfiSafi) {
-        self.release(id, FamilySet::NONE.with(family));
-    }
-
-    /// Routes of these families are retained no longer.
-    fn release(&mut self, id: PeerId, families: FamilySet) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        if let Some(retained) = &mut peer.retained {
-            retained.families = retained.families.but(families);
-        }
-        peer.retained = peer.retained.filter(|retained| !retained.families.is_empty());
+        peer.retained.iter_mut().for_each(|retained| retained.families = retained.families.without(family));
+        peer.retained.retain(|retained| !retained.families.is_empty());
     }
 
-    /// Retained routes of these families are long-lived stale from now on.
-    pub(super) fn begin_long_lived(&mut self, id: PeerId, families: FamilySet, now: Millis) {
-        let Some(retained) = self.peers.get_mut(&id).and_then(|peer| peer.retained.as_mut()) else { return };
+    /// Removes retained routes of a neighbour, but those of the families that `kept` says of each session.
+    fn keep(&mut self, id: PeerId, kept: impl Fn(&Retained) -> FamilySet) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        for retained in &mut peer.retained {
+            let gone = retained.families.but(kept(retained));
+            retained.families = retained.families.but(gone);
+            if !gone.is_empty() {
+                let sweep = Command::Sweep(id, retained.session, gone);
+                self.outbox.send_to_reader(retained.reader, sweep);
+            }
+        }
+        peer.retained.retain(|retained| !retained.families.is_empty());
+    }
+
+    /// Retained routes of these families of a lost session are long-lived stale from now on. Their time is what is left of that
+    /// of an earlier session: nothing but End-of-RIB makes it longer (RFC 9494 section 4.2).
+    fn begin_long_lived(&mut self, id: PeerId, session: u32, families: FamilySet, now: Millis) {
+        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let runs = ByFamily::new(|family| {
+            let with = peer.retained.iter().filter(|retained| retained.families.has(family));
+            with.filter_map(|retained| retained.long_lived_until[family]).min()
+        });
+        let mut list = peer.retained.iter_mut();
+        let Some(retained) = list.find(|retained| retained.session == session) else { return };
         let families = families.and(retained.families);
         if families.is_empty() {
             return;
         }
         for family in families.iter() {
-            retained.long_lived_until[family] = Some(now + retained.long_lived[family]);
+            let until = runs[family].unwrap_or(now + retained.long_lived[family]);
+            retained.long_lived_until[family] = Some(until);
         }
-        let (session, reader) = (retained.session, retained.reader);
+        let reader = retained.reader;
         self.outbox.send_to_reader(reader, Command::LongLived(id, session, families));
     }
 
-    /// Ends the retention of a neighbour whose time is over, or makes its routes long-lived stale.
+    /// Ends the retention of routes of a neighbour whose time is over, or makes them long-lived stale.
     pub(super) fn end_overdue_retention(&mut self, id: PeerId, now: Millis) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(retained) = peer.retained.filter(|retained| retained.deadline(&peer.settings) <= now) else {
-            return;
-        };
-        let are_long = retained.are_long_lived();
-        let is_over = |family: &AfiSafi| retained.long_lived_until[*family].is_some_and(|until| until <= now);
-        let mut over: FamilySet = retained.families.iter().filter(is_over).collect();
-        let mut why = "long-lived-stale-time is over";
-        let mut begin = FamilySet::NONE;
-        if retained.short_until(&peer.settings).is_some_and(|at| at <= now) {
-            let short = retained.families.but(are_long);
-            let stays = |family: &AfiSafi| retained.long_lived[*family] > 0 && !retained.is_back;
-            begin = short.iter().filter(stays).collect();
-            over = over.or(short.but(begin));
-            why = match retained.restart_by {
-                Some(at) if at <= now => "it has no session again within its restart time",
-                _ => "stale-time is over",
-            };
-        }
-        if !over.is_empty() {
-            peer.stale_expired += 1;
-        }
+        let list = peer.retained.iter().filter(|retained| retained.deadline(&peer.settings) <= now);
+        let overdue: Vec<_> =
+            list.map(|retained| (retained.session, retained.overdue(&peer.settings, now))).collect();
+        let swept = overdue.iter().find(|(_, (over, ..))| !over.is_empty());
+        peer.stale_expired += u64::from(swept.is_some());
         let who = Who::of(peer);
-        if !begin.is_empty() {
+        if let Some((_, (_, _, why))) = swept {
+            self.log.neighbor(now, &who, &News::Swept(why));
+        }
+        if let Some((_, (_, _, why))) = overdue.iter().find(|(_, (_, begin, _))| !begin.is_empty()) {
             self.log.neighbor(now, &who, &News::LongLived(why));
         }
-        if !over.is_empty() {
-            self.log.neighbor(now, &who, &News::Swept(why));
-            let Retained { session, reader, .. } = retained;
-            self.outbox.send_to_reader(reader, Command::Sweep(id, session, over));
-            self.release(id, over);
+        self.keep(id, |retained| {
+            let found = overdue.iter().find(|(session, _)| *session == retained.session);
+            retained.families.but(found.map_or(FamilySet::NONE, |(_, (over, ..))| *over))
+        });
+        for (session, (_, begin, _)) in overdue {
+            self.begin_long_lived(id, session, begin, now);
         }
-        self.begin_long_lived(id, begin, now);
     }
 
     /// Removes the retained routes of a neighbour, if it has any.
     pub(super) fn end_retention(&mut self, id: PeerId) {
-        let Some(retained) = self.peers.get_mut(&id).and_then(|peer| peer.retained.take()) else { return };
-        let Retained { session, reader, .. } = retained;
-        self.outbox.send_to_reader(reader, Command::Sweep(id, session, FamilySet::ALL));
+        self.keep(id, |_| FamilySet::NONE);
     }
 }

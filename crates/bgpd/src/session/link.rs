@@ -1,7 +1,7 @@
 //! Start and end of a session: messages to readers, workers and, through readers, shards.
 
 use super::connection::message_len;
-use super::graceful_restart::{self, Retained};
+use super::graceful_restart::Retained;
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
@@ -75,14 +75,13 @@ impl Sessions {
         self.interfaces = interfaces;
         let (info, local) = described?;
         let worker = self.worker_for(&info.egress);
-        // The reader of the session before has the retained routes.
-        let retained = self.peers.get(&id).and_then(|peer| peer.retained);
+        // The reader of the sessions before has the retained routes.
+        let retained = self.peers.get(&id).and_then(|peer| peer.retained.first());
         let reader = retained.map_or_else(|| self.least_loaded_reader(), |retained| retained.reader);
 
         let Some(peer) = self.peers.get(&id) else { return Ok(()) };
         let settings = self.ingest(&peer.settings, &info);
         let Some(peer) = self.peers.get_mut(&id) else { return Ok(()) };
-        let retained = graceful_restart::kept(peer, negotiated);
         let Some(connection) = peer.slot(side).as_mut() else { return Ok(()) };
         let fd = connection.stream.as_raw_fd();
         // The reader reads from now; only writability matters here.
@@ -109,8 +108,7 @@ impl Sessions {
             after_end_of_rib: negotiated.restart.is_some(),
             ..Marks::default()
         };
-        let attach =
-            Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), retained, marks };
+        let attach = Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), marks };
         let up = Up {
             info: info.clone(),
             side,
@@ -125,7 +123,7 @@ impl Sessions {
             refresh_until: ByFamily::default(),
         };
         peer.up = Some(up);
-        self.restarted(id, retained);
+        self.restarted(id, negotiated);
 
         self.outbox.send_to_monitors(&SessionNews::Up(monitored));
         // Workers learn of a source before its reader can send the first route.
@@ -152,16 +150,17 @@ impl Sessions {
         let Some(up) = peer.up.take() else { return };
         let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
-        peer.retained = retention.map(|retention| Retained::new(retention, up.info.session, up.reader, now));
-        let at_once = retention.map_or_else(FamilySet::default, |retention| retention.long_lived_only);
         let at = SystemTime::now();
         self.outbox.send_to_monitors(&SessionNews::Down { up: up.monitored.clone(), cause, at });
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));
         self.ids.ended(id, up.info.session);
+        self.end_earlier_retention(id, retention, now);
         self.outbox.send_to_reader(up.reader, Command::Detach(id, up.info.session, families));
         self.load[up.reader] -= 1;
         self.leave_group(&up.info.egress, up.worker);
-        self.begin_long_lived(id, at_once, now);
+        if let Some(retention) = retention {
+            self.retain(id, Retained::new(retention, up.info.session, up.reader, now), now);
+        }
         self.announce_restarts(id);
     }
 

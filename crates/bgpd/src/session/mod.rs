@@ -569,7 +569,7 @@ impl Sessions {
             before.map(|at| self.timers.remove(&(at, id)));
             after.map(|at| self.timers.insert((at, id)));
         }
-        let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some() || peer.retained.is_some();
+        let waits = peer.limits.is_waiting() || peer.fsm.idle_hold().is_some() || !peer.retained.is_empty();
         if peer.dynamic && !peer.has_connections() && !waits {
             let (address, kind, link) = (peer.address, peer.kind, peer.link.take());
             after.map(|at| self.timers.remove(&(at, id)));

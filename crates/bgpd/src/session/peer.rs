@@ -41,8 +41,8 @@ pub(super) struct Peer {
     pub(super) stalled: Option<Millis>,
     /// What its maximum prefixes did.
     pub(super) limits: LimitState,
-    /// Routes of its lost session that stay in use.
-    pub(super) retained: Option<Retained>,
+    /// Its lost sessions with routes that stay in use, oldest first: several after consecutive restarts.
+    pub(super) retained: Vec<Retained>,
     /// How often such routes were removed because the neighbour did not come back in time.
     pub(super) stale_expired: u64,
 }
@@ -121,7 +121,7 @@ impl Peer {
             deadline: None,
             stalled: None,
             limits: LimitState::default(),
-            retained: None,
+            retained: Vec::new(),
             stale_expired: 0,
         }
     }
@@ -192,7 +192,7 @@ impl Peer {
     /// The next deadline.
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
-        let retained = self.retained.map(|retained| retained.deadline(&self.settings));
+        let retained = self.retained.iter().map(|retained| retained.deadline(&self.settings)).min();
         let refreshes = self.up.iter().flat_map(|up| up.refresh_until.iter().filter_map(|(_, until)| *until));
         let others = [self.fsm.next_deadline(), send_hold, self.limits.until(), retained];
         others.into_iter().flatten().chain(refreshes).min()

@@ -78,7 +78,7 @@ pub struct NeighborView {
     pub last_down: Option<String>,
     /// For how many milliseconds that has been over.
     pub last_down_age: Option<Millis>,
-    /// The routes of a lost session that stay in use while it restarts (RFC 4724).
+    /// The routes of lost sessions that stay in use while it restarts (RFC 4724).
     pub retained: Option<RetainedView>,
     /// How often such routes were removed because it did not come back in time.
     pub stale_expired: u64,
@@ -217,7 +217,7 @@ impl Sessions {
             last_error_age: peer.fsm.last_error().map(age),
             last_down: peer.fsm.last_down().map(|e| e.text.clone()),
             last_down_age: peer.fsm.last_down().map(age),
-            retained: peer.retained.map(|retained| retained.view(&peer.settings, self.clock.now())),
+            retained: RetainedView::of(&peer.retained, &peer.settings, self.clock.now()),
             stale_expired: peer.stale_expired,
             tcp_ao: peer.settings.tcp_ao.as_ref().map(|ao| {
                 (ao.keys.len(), peer.established().and_then(|connection| tcp_ao::state(&connection.stream)))

@@ -69,6 +69,39 @@ fn lose_for_good(router: &Router, other: &mut Peer) {
     until("no trace", || router.bgp().sessions.call(|s| s.ending()).unwrap() == 0);
 }
 
+/// RFC 8538 section 4.1. The third loss is one too many for the routes of the first session: tests have room for two.
+#[test]
+fn stale_routes_of_consecutive_restarts_stay() {
+    let router = Router::with("shards = 8\nupdate-threads = 2", CLIENTS);
+    let mut other = Peer::up(&router, "127.0.0.12", 65001);
+    let mut peer = up(&router, RESTARTING, 65001, 60);
+    peer.announce(&p4(0, 1000));
+    lose(&router, peer, &mut other);
+    let lose_again = |(first, count): (u32, u32), left: u32| {
+        let mut peer = up(&router, RESTARTING, 65001, 60);
+        peer.announce(&p4(first, count));
+        until("taken over", || stale(&router, RESTARTING) == 1000 - count);
+        drop(peer);
+        until("lost", || stale(&router, RESTARTING) == left);
+        assert_eq!(router.neighbor(RESTARTING).unwrap().retained.unwrap().sessions, 2);
+    };
+    lose_again((0, 10), 1000);
+    router.bgp().resize(Threads::Number(3), None).unwrap();
+    assert_eq!(stale(&router, RESTARTING), 1000);
+    other.read();
+    assert_eq!(other.routes.len(), 1000);
+    lose_again((5, 10), 15);
+    other.until("those of the first session are gone", |p| p.routes.len() == 15);
+    until("it may connect", || router.neighbor(RESTARTING).unwrap().idle_hold.is_none());
+    let mut peer = up(&router, RESTARTING, 65001, 60);
+    peer.announce(&p4(4, 2));
+    until("taken over", || stale(&router, RESTARTING) == 13);
+    end_of_rib(&mut peer);
+    other.until("the rest is gone", |p| p.routes.len() == 2);
+    drop(peer);
+    lose_for_good(&router, &mut other);
+}
+
 #[test]
 fn stale_routes_move_with_their_shards() {
     // Enough shards for two readers.

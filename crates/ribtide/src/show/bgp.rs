@@ -160,7 +160,7 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         ));
     }
     if let Some(stale) = &n.stale {
-        let Stale { paths, long_lived, seconds, restart_seconds_left, stale_seconds_left } = stale;
+        let Stale { paths, long_lived, sessions, seconds, restart_seconds_left, stale_seconds_left } = stale;
         let waits = match restart_seconds_left {
             Some(left) => format!("a new session within {}", duration(*left)),
             None => "its End-of-RIB".into(),
@@ -172,6 +172,11 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
             number(paths.ipv6),
             duration(*stale_seconds_left),
         ));
+        if *sessions > 1 {
+            out.push_str(&format!(
+                "  They are of {sessions} sessions, each lost before its End-of-RIB (RFC 8538 section 4.1)\n"
+            ));
+        }
         if !long_lived.is_empty() {
             out.push_str(&format!(
                 "  Long-lived stale, and the last choice: {} (RFC 9494)\n",
@@ -554,6 +559,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         let stale = Stale {
             long_lived: vec![],
             paths: PerFamilyCount { ipv4: 1200, ipv6: 1 },
+            sessions: 1,
             seconds: 5,
             restart_seconds_left: Some(115),
             stale_seconds_left: 355,
@@ -563,8 +569,14 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             "  Restarts since 5s: stale paths in use 1,200 IPv4, 1 IPv6; waits for a new session within 1m55s, at most \
              5m55s more (RFC 4724)\n  Stale paths were removed 1 time because it did not come back in time\n"
         ));
-        let stale = Some(Stale { restart_seconds_left: None, ..stale });
-        assert!(neighbor(&Neighbor { stale, ..slow() }).contains("waits for its End-of-RIB, at most"));
+        let long_lived = vec!["ipv4-unicast".to_owned()];
+        let stale = Some(Stale { restart_seconds_left: None, sessions: 3, long_lived, ..stale });
+        let text = neighbor(&Neighbor { stale, ..slow() });
+        assert!(text.contains("waits for its End-of-RIB, at most"));
+        assert!(text.contains(
+            "\n  They are of 3 sessions, each lost before its End-of-RIB (RFC 8538 section 4.1)\n\
+             \x20 Long-lived stale, and the last choice: ipv4-unicast (RFC 9494)\n"
+        ));
         let idle =
             Neighbor { state: "Idle".into(), max_prefixes: Vec::new(), idle_seconds_left: None, ..idle };
         let mut ao =

@@ -88,24 +88,56 @@ fn a_family_that_is_not_retained_goes_and_the_other_stays() {
     );
 }
 
-/// RFC 4724 section 4.2: of consecutive restarts, only the last one leaves stale routes.
+/// RFC 8538 section 4.1: consecutive restarts.
 #[test]
-fn the_end_of_the_next_session_sweeps_what_it_has_not_taken_over() {
+fn sessions_that_are_lost_in_a_row_all_leave_their_paths() {
+    let mut bench = bench();
+    for session in [2, 3] {
+        let one = peer(1, session);
+        bench.handle(ShardIn::PeerUp(one.clone()));
+        bench.routes(&one, Some(&set(0, 7)), [session - 2]);
+        bench.handle(down(session, V4_ONLY));
+        let effects = bench.finish();
+        assert_eq!((sources(&effects), fed(&effects.feed), effects.purged), (vec![], 0, vec![]));
+        assert_eq!(stale(&bench), 5);
+    }
+    // A path of each of the three, and one more of the oldest, are replaced or withdrawn.
+    let one = peer(1, 4);
+    bench.handle(ShardIn::PeerUp(one.clone()));
+    bench.routes(&one, Some(&set(0, 7)), [0, 2]);
+    bench.routes(&one, Some(&set(0, 8)), [1]);
+    bench.routes(&one, None, [3]);
+    assert_eq!(sources(&bench.finish()), [(Some(1), Some(1)), (Some(1), None)]);
+    assert_eq!((stale(&bench), bench.shard.counts().families[AfiSafi::Ipv4Unicast].paths), (1, 4));
+    // The one in the middle ends first, and the list of the others holds.
+    bench.handle(sweep(2, V4_ONLY));
+    assert_eq!(bench.finish().purged, [(PeerId(1), 2)]);
+    bench.handle(sweep(1, V4_ONLY));
+    let effects = bench.finish();
+    assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None)], vec![(PeerId(1), 1)]));
+    bench.handle(sweep(3, V4_ONLY));
+    assert_eq!(bench.finish().purged, [(PeerId(1), 3)]);
+    bench.handle(down(4, V4_ONLY));
+    bench.handle(sweep(4, FamilySet::ALL));
+    let effects = bench.finish();
+    assert_eq!((sources(&effects).len(), effects.purged), (3, vec![(PeerId(1), 4)]));
+}
+
+#[test]
+fn an_end_without_retention_leaves_earlier_sessions_to_their_sweeps() {
     let (mut bench, one) = (bench(), peer(1, 2));
     bench.handle(ShardIn::PeerUp(one.clone()));
     bench.routes(&one, Some(&set(0, 7)), [0, 1]);
-    bench.handle(down(2, V4_ONLY));
-    let effects = bench.finish();
-    assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None); 3], vec![(PeerId(1), 1)]));
-    assert_eq!(stale(&bench), 2);
-    // Without retention, all go.
-    let (mut bench, one) = (super::retained::bench(), peer(1, 2));
-    bench.handle(ShardIn::PeerUp(one.clone()));
-    bench.routes(&one, Some(&set(0, 7)), [0, 1]);
     bench.handle(down(2, FamilySet::NONE));
-    let mut effects = bench.finish();
-    effects.purged.sort_unstable();
-    assert_eq!((sources(&effects).len(), effects.purged), (5, vec![(PeerId(1), 1), (PeerId(1), 2)]));
+    let effects = bench.finish();
+    assert_eq!((sources(&effects).len(), effects.purged), (2, vec![(PeerId(1), 2)]));
+    assert_eq!(stale(&bench), 3);
+    bench.handle(ShardIn::PeerUp(peer(1, 3)));
+    bench.routes(&peer(1, 3), Some(&set(0, 7)), [2]);
+    assert_eq!((sources(&bench.finish()), stale(&bench)), (vec![], 2));
+    bench.handle(sweep(1, FamilySet::ALL));
+    let effects = bench.finish();
+    assert_eq!((sources(&effects).len(), effects.purged), (2, vec![(PeerId(1), 1)]));
 }
 
 /// An unchanged path keeps its age, and so its place in the decision, but not if the identifier of its peer is another.
