@@ -275,6 +275,8 @@ pub struct EgressSettings {
     pub max_message: u16,
     /// Whether an external receiver gets Prefix-SIDs (RFC 8669 section 5); `false` for internal ones, which always do.
     pub prefix_sid: bool,
+    /// Whether the receivers get AIGP (RFC 7311 section 3.3).
+    pub aigp: bool,
     /// Our role towards the receivers, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
     /// The rule for NEXT_HOP.
@@ -340,6 +342,7 @@ impl EgressSettings {
             four_octet_as: true,
             max_message: 4096,
             prefix_sid: false,
+            aigp: false,
             role: None,
             next_hop: NextHopRule::Keep,
             link_local: None,

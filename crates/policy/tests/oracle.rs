@@ -283,7 +283,7 @@ fn actions() -> impl Strategy<Value = Actions> {
             next_hop,
             prepend,
             communities,
-            source: Default::default(),
+            ..Actions::default()
         })
 }
 

@@ -176,9 +176,21 @@ impl GroupExport<'_> {
     fn changed(&self, changes: &Changes) -> Path {
         let attrs = &self.path.attrs;
         let mut bytes = Vec::new();
-        changes.write(attrs.bytes(), &mut bytes);
+        // Who is not the next hop neither adds the metric nor changes it (RFC 7311 sections 3.4.1 and 3.4.3).
+        let own = || export::sets_own(self.settings, self.source, attrs.next_hop(), changes.next_hop());
+        let sets_aigp = changes.aigp().is_some() && own();
+        if sets_aigp || changes.aigp().is_none() {
+            changes.write(attrs.bytes(), &mut bytes);
+        } else {
+            changes.without_aigp().write(attrs.bytes(), &mut bytes);
+        }
+        let set = AttrSet::new(&bytes, attrs.next_hop());
         Path {
-            attrs: AttrSet::new(&bytes, attrs.next_hop()),
+            // The metric of a policy is sent as it is.
+            attrs: match attrs.distance().filter(|_| !sets_aigp) {
+                None => set,
+                distance => set.with_distance(distance),
+            },
             source: self.path.source,
             next_hop: changes.next_hop(),
             keeps_med: changes.med().is_some(),

@@ -182,6 +182,14 @@ impl<F: Family> Route<F> {
         }
     }
 
+    /// Gives the path at `index` other attributes of the same rank.
+    pub(super) fn set_attrs(&mut self, store: &mut PathStore, index: usize, attrs: u32) {
+        match self.is_several() {
+            true => store.get_mut(self.path.attrs, self.len())[index].attrs = attrs,
+            false => self.path.attrs = attrs,
+        }
+    }
+
     /// Adds a path as the newest. The selected one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();

@@ -106,11 +106,12 @@ fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
 
 fn contexts() -> impl Strategy<Value = UpdateContext> {
     let path_ids = any::<(bool, bool)>().prop_map(|(ipv4, ipv6)| FamilySet { ipv4, ipv6 });
-    (any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
-        |(four_octet_as, external, prefix_sid, path_ids)| UpdateContext {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
+        |(four_octet_as, external, prefix_sid, aigp, path_ids)| UpdateContext {
             four_octet_as,
             external,
             prefix_sid,
+            aigp,
             confederation: !external,
             path_ids,
         },
