@@ -9,7 +9,7 @@ use super::Core;
 use super::paths::Path;
 use super::route::Route;
 use crate::attr::AttrSet;
-use ribtide_prefix::Family;
+use ribtide_prefix::BgpFamily;
 use smallvec::SmallVec;
 
 impl Core {
@@ -32,12 +32,12 @@ impl Core {
     /// Gives paths of a route with an accumulated IGP metric the present distances to their next hops. Returns the former
     /// paths, which the caller releases.
     #[inline]
-    pub(super) fn measure<F: Family>(&mut self, route: &mut Route<F>) -> SmallVec<[Path; 2]> {
+    pub(super) fn measure<F: BgpFamily>(&mut self, route: &mut Route<F>) -> SmallVec<[Path; 2]> {
         if self.attrs.has_aigp() { self.measure_paths(route) } else { SmallVec::new() }
     }
 
     #[cold]
-    fn measure_paths<F: Family>(&mut self, route: &mut Route<F>) -> SmallVec<[Path; 2]> {
+    fn measure_paths<F: BgpFamily>(&mut self, route: &mut Route<F>) -> SmallVec<[Path; 2]> {
         let mut former = SmallVec::new();
         for at in 0..route.len() {
             let path = route.paths(&self.paths)[at];

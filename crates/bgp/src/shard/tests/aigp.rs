@@ -83,7 +83,7 @@ fn another_distance_is_told_and_paths_without_the_metric_are_not_told_again() {
     bench.routes(&one, Some(&set(1, Some(5), 1)), [0, 3]);
     assert_eq!(news(&bench.finish()), [(1, Some(5), Some(40))]);
     let counts = bench.shard.counts();
-    assert_eq!((counts.attribute_sets, counts.ipv4.best), (2, 4));
+    assert_eq!((counts.attribute_sets, counts.families[AfiSafi::Ipv4Unicast].best), (2, 4));
     // An unreachable next hop has none, and nothing is left in the end.
     bench.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.1"), NextHopState::Unreachable)]));
     bench.finish();
