@@ -11,8 +11,8 @@ fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
     let path_ids = [FamilySet::NONE, FamilySet::ALL, FamilySet::IPV4_UNICAST];
     for (also, path_ids) in [false, true].into_iter().flat_map(|also| path_ids.map(|ids| (also, ids))) {
-        let (prefix_sid, confederation) = (also, also && !external);
-        let ctx = UpdateContext { four_octet_as, external, prefix_sid, confederation, path_ids };
+        let (prefix_sid, aigp, confederation) = (also, also, also && !external);
+        let ctx = UpdateContext { four_octet_as, external, prefix_sid, aigp, confederation, path_ids };
         if let Ok(update) = parse(body, &ctx) {
             invariants::check(&update, &ctx);
         }

@@ -3,11 +3,10 @@
 //! The attributes stay in wire form: sending is a copy, and unknown attributes are preserved. The
 //! values that rank a path are decoded once; the others are read on demand. There are millions of
 //! sets, and memory costs more than content: hence one allocation and an 8-byte handle.
-//! facts and an 8-byte handle.
 
 use ribtide_wire::bgp::attribute::{
-    Attribute, Attributes, Communities, Community, ExtendedCommunities, ExtendedCommunity, Origin, code,
-    flags, number, router_ids,
+    Attribute, Attributes, Communities, Community, ExtendedCommunities, ExtendedCommunity, Origin, aigp,
+    code, flags, number, router_ids,
 };
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::collections::HashSet;
@@ -24,7 +23,8 @@ use triomphe::ThinArc;
 #[derive(Clone)]
 pub struct AttrSet(ThinArc<Facts, u8>);
 
-/// Decoded values, and the layout of the bytes after them: the next hop, then the attributes.
+/// Decoded values, and the layout of the bytes after them: the head, which is the next hop and perhaps the
+/// distance to it, then the attributes.
 struct Facts {
     hash: u32,
     neighbor_as: u32,
@@ -35,7 +35,7 @@ struct Facts {
     as_hops: u16,
     cluster_list_len: u16,
     flags: u16,
-    next_hop_len: u8,
+    head_len: u8,
 }
 
 /// The bits of [`Facts::flags`]; the two lowest are ORIGIN.
@@ -49,7 +49,11 @@ mod flag {
     pub(super) const ORIGINATOR_ID: u16 = 1 << 7;
     pub(super) const LLGR_STALE: u16 = 1 << 8;
     pub(super) const NO_LLGR: u16 = 1 << 9;
+    pub(super) const AIGP: u16 = 1 << 10;
 }
+
+/// Bytes of the distance to the next hop, the last of a head.
+const DISTANCE: usize = 4;
 
 impl AttrSet {
     /// A set from attributes in canonical wire form: AS numbers of four bytes, each type once in ascending
@@ -64,13 +68,13 @@ impl AttrSet {
 
     /// A set with this content and its hash.
     pub(crate) fn of(content: &Content, hash: u32) -> AttrSet {
-        let facts = Facts::read(content.attributes(), content.next_hop_len, hash);
+        let facts = Facts::read(content.attributes(), content.head_len, hash);
         AttrSet(ThinArc::from_header_and_slice(facts, &content.bytes))
     }
 
     /// Whether it has this content.
     pub(crate) fn has_content(&self, content: &Content) -> bool {
-        self.facts().next_hop_len == content.next_hop_len && self.0.slice == *content.bytes
+        self.facts().head_len == content.head_len && self.0.slice == *content.bytes
     }
 
     fn facts(&self) -> &Facts {
@@ -83,7 +87,7 @@ impl AttrSet {
 
     /// The attributes in wire form, as [`AttrSet::new`] describes it.
     pub fn bytes(&self) -> &[u8] {
-        &self.0.slice[usize::from(self.facts().next_hop_len)..]
+        &self.0.slice[usize::from(self.facts().head_len)..]
     }
 
     /// The attributes one by one.
@@ -98,7 +102,11 @@ impl AttrSet {
 
     /// The next hop, from NEXT_HOP or MP_REACH_NLRI.
     pub fn next_hop(&self) -> NextHop {
-        read_next_hop(&self.0.slice[..usize::from(self.facts().next_hop_len)])
+        read_next_hop(self.head())
+    }
+
+    fn head(&self) -> &[u8] {
+        &self.0.slice[..usize::from(self.facts().head_len)]
     }
 
     /// Hash of the content, equal wherever the content is equal within this process. All its bits may be used to
@@ -146,6 +154,36 @@ impl AttrSet {
         router_ids(self.value(code::ORIGINATOR_ID)?).next()
     }
 
+    /// The accumulated IGP metric (RFC 7311), if present. Searched among the attributes, because few paths have it.
+    #[inline]
+    pub fn aigp(&self) -> Option<u64> {
+        if self.has(flag::AIGP) { self.value(code::AIGP).and_then(aigp::metric) } else { None }
+    }
+
+    /// Whether it has an accumulated IGP metric.
+    #[inline]
+    pub fn has_aigp(&self) -> bool {
+        self.has(flag::AIGP)
+    }
+
+    /// The distance to the next hop, which a speaker that sets itself as the next hop adds to the accumulated IGP metric
+    /// (RFC 7311 section 3.4.3). `None`: the route is originated here, or a policy has set the metric.
+    pub fn distance(&self) -> Option<u32> {
+        // A next hop alone has 4, 16 or 32 bytes.
+        let head = self.head();
+        let has = head.len() > DISTANCE && head.len() % 16 != 0;
+        head.last_chunk().filter(|_| has).map(|distance| u32::from_be_bytes(*distance))
+    }
+
+    /// A set with another distance or none, and else the same. It differs from those of other distances.
+    pub fn with_distance(&self, distance: Option<u32>) -> AttrSet {
+        let mut content = Content::default();
+        content.begin(self.next_hop());
+        content.add_distance(distance);
+        content.bytes.extend_from_slice(self.bytes());
+        AttrSet::of(&content, content.hash())
+    }
+
     /// How many cluster ids CLUSTER_LIST holds; 0 when absent (RFC 4456 section 9).
     pub fn cluster_list_len(&self) -> u16 {
         self.facts().cluster_list_len
@@ -187,6 +225,7 @@ impl AttrSet {
     pub fn with_community(&self, community: Community) -> AttrSet {
         let mut content = Content::default();
         content.begin(self.next_hop());
+        content.add_distance(self.distance());
         let present = self.attributes().find(|attribute| attribute.code == code::COMMUNITIES);
         let (flags, list) =
             present.map_or((flags::OPTIONAL | flags::TRANSITIVE, &[][..]), |a| (a.flags, a.value));
@@ -221,7 +260,7 @@ impl AttrSet {
 }
 
 impl Facts {
-    fn read(attributes: &[u8], next_hop_len: u8, hash: u32) -> Facts {
+    fn read(attributes: &[u8], head_len: u8, hash: u32) -> Facts {
         let mut facts = Facts {
             hash,
             neighbor_as: 0,
@@ -229,7 +268,7 @@ impl Facts {
             med: 0,
             as_hops: 0,
             cluster_list_len: 0,
-            next_hop_len,
+            head_len,
             flags: Origin::Incomplete as u16,
         };
         for attribute in Attributes::new(attributes) {
@@ -250,6 +289,7 @@ impl Facts {
                 }
                 code::COMMUNITIES => facts.read_communities(Communities::new(value)),
                 code::ORIGINATOR_ID => facts.flags |= flag::ORIGINATOR_ID,
+                code::AIGP if aigp::metric(value).is_some() => facts.flags |= flag::AIGP,
                 code::CLUSTER_LIST => facts.cluster_list_len = router_ids(value).count() as u16,
                 _ => {}
             }
@@ -281,9 +321,9 @@ impl Facts {
 /// The content of a set, assembled in reused memory, because an equal set usually exists.
 #[derive(Default)]
 pub(crate) struct Content {
-    /// The next hop, then the attributes.
+    /// The head, then the attributes.
     bytes: Vec<u8>,
-    next_hop_len: u8,
+    head_len: u8,
     /// The last attribute's type, and whether the types ascend so far.
     last: u8,
     unordered: bool,
@@ -304,8 +344,14 @@ impl Content {
                 self.bytes.extend(link_local.iter().flat_map(Ipv6Addr::octets));
             }
         }
-        self.next_hop_len = self.bytes.len() as u8;
+        self.head_len = self.bytes.len() as u8;
         (self.last, self.unordered) = (0, false);
+    }
+
+    /// Adds the distance to the next hop, directly after [`Content::begin`].
+    fn add_distance(&mut self, distance: Option<u32>) {
+        self.bytes.extend(distance.iter().flat_map(|distance| distance.to_be_bytes()));
+        self.head_len = self.bytes.len() as u8;
     }
 
     /// Adds an attribute.
@@ -332,8 +378,8 @@ impl Content {
     #[cold]
     fn sort_unordered(&mut self) {
         self.places.clear();
-        let mut attributes = Attributes::new(&self.bytes[usize::from(self.next_hop_len)..]);
-        let mut begin = usize::from(self.next_hop_len);
+        let mut attributes = Attributes::new(&self.bytes[usize::from(self.head_len)..]);
+        let mut begin = usize::from(self.head_len);
         while let Some(attribute) = attributes.next() {
             let end = self.bytes.len() - attributes.remainder().len();
             self.places.push((attribute.code, begin..end));
@@ -341,7 +387,7 @@ impl Content {
         }
         self.places.sort_unstable_by_key(|(code, _)| *code);
         self.ordered.clear();
-        self.ordered.extend_from_slice(&self.bytes[..usize::from(self.next_hop_len)]);
+        self.ordered.extend_from_slice(&self.bytes[..usize::from(self.head_len)]);
         for (_, place) in &self.places {
             self.ordered.extend_from_slice(&self.bytes[place.clone()]);
         }
@@ -359,11 +405,11 @@ impl Content {
 
     /// The attributes, in wire form.
     pub(crate) fn attributes(&self) -> &[u8] {
-        &self.bytes[usize::from(self.next_hop_len)..]
+        &self.bytes[usize::from(self.head_len)..]
     }
 }
 
-/// The next hop that [`Content::begin`] wrote.
+/// The next hop that [`Content::begin`] wrote, with or without a distance after it.
 fn read_next_hop(bytes: &[u8]) -> NextHop {
     let v6 = |bytes: &[u8; 16]| Ipv6Addr::from(*bytes);
     match bytes.split_first_chunk::<16>() {
@@ -383,7 +429,7 @@ impl PartialEq for AttrSet {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.facts(), other.facts());
         AttrSet::ptr_eq(self, other)
-            || (a.hash == b.hash && a.next_hop_len == b.next_hop_len && self.0.slice == other.0.slice)
+            || (a.hash == b.hash && a.head_len == b.head_len && self.0.slice == other.0.slice)
     }
 }
 
@@ -501,6 +547,28 @@ mod tests {
             let attrs = AttrSet::new(&[0x40, 1, 1, 0], next_hop);
             assert_eq!((attrs.next_hop(), attrs.bytes()), (next_hop, &[0x40, 1, 1, 0][..]));
         }
+    }
+
+    #[test]
+    fn distance_is_beside_the_next_hop_and_sets_apart() {
+        let (global, local) = ("2001:db8::1".parse().unwrap(), "fe80::1".parse().unwrap());
+        let bytes = [&[0x40, 1, 1, 0, 0x80, 26, 11][..], &aigp::value(9)].concat();
+        for next_hop in [
+            NextHop::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            NextHop::V6 { global, link_local: None },
+            NextHop::V6 { global, link_local: Some(local) },
+        ] {
+            let attrs = AttrSet::new(&bytes, next_hop);
+            let far = attrs.with_distance(Some(7));
+            assert_eq!((attrs.distance(), far.distance()), (None, Some(7)));
+            assert_eq!((far.next_hop(), far.bytes(), far.aigp()), (next_hop, &bytes[..], Some(9)));
+            assert!(
+                far != attrs && far != attrs.with_distance(Some(8)) && far == attrs.with_distance(Some(7))
+            );
+            assert_eq!(far.with_distance(None), attrs);
+        }
+        assert_eq!(set(&[0x40, 1, 1, 0]).aigp(), None);
+        assert_eq!(set(&[0x80, 26, 4, 9, 0, 4, 1]).aigp(), None, "an attribute without the AIGP TLV");
     }
 
     #[test]

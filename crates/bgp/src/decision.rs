@@ -3,7 +3,7 @@
 //!
 //! MED makes this more than a sort: it is compared only between paths from the same neighboring AS.
 //! So the order of two paths may depend on a third. The rules before MED fold into one number per
-//! attribute set, and the rules after it are a total order. Between them, a path loses to any path
+//! path, its class, and the rules after it are a total order. Between them, a path loses to any path
 //! of its neighboring AS with a lower MED. [`arrival`] and [`departure`] decide when a change needs
 //! no comparison of all paths.
 
@@ -83,6 +83,8 @@ pub enum Reason {
     LongLivedStale,
     /// Another has a higher LOCAL_PREF.
     LocalPref,
+    /// Another has a lower accumulated IGP metric with the interior cost to its next hop, or this one has none.
+    Aigp,
     /// Another has a shorter AS_PATH.
     AsPathLength,
     /// Another has a lower ORIGIN.
@@ -114,6 +116,7 @@ impl fmt::Display for Reason {
             Reason::Originated => "best is originated here",
             Reason::LongLivedStale => "long-lived stale",
             Reason::LocalPref => "lower local preference",
+            Reason::Aigp => "higher AIGP metric, or none",
             Reason::AsPathLength => "longer AS path",
             Reason::Origin => "higher origin",
             Reason::Med => "higher MED",
@@ -129,15 +132,18 @@ impl fmt::Display for Reason {
 }
 
 /// A 14-bit approximation of the rank: of two usable paths, the one with the lower hint has the
-/// higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints decide nothing.
+/// higher LOCAL_PREF or the shorter AS_PATH, and is preferred. Equal hints decide nothing. A path with an
+/// accumulated IGP metric has the hint of an empty AS_PATH: it precedes all without, and its metric counts
+/// before its AS_PATH.
 ///
 /// Paths carry it, so most comparisons read no attributes.
 pub fn hint(attrs: &AttrSet) -> u16 {
     // From this LOCAL_PREF on, all hints are equal, and AS_PATH is ignored.
     const HIGH: u16 = 511;
     let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
+    let hops = if attrs.has_aigp() { 0 } else { attrs.as_hops() };
     match u16::try_from(local_pref) {
-        Ok(local_pref) if local_pref < HIGH => (HIGH - local_pref) << 5 | attrs.as_hops().min(31),
+        Ok(local_pref) if local_pref < HIGH => (HIGH - local_pref) << 5 | hops.min(31),
         _ => 0,
     }
 }
@@ -148,11 +154,16 @@ pub struct Rank {
     /// Long-lived stale, LOCAL_PREF (inverted), AS_PATH length and ORIGIN + 1 from the highest bits down: the lower is
     /// preferred. 0 is that of [`Rank::ORIGINATED`] alone.
     class: u64,
+    /// The accumulated IGP metric, or [`NO_AIGP`].
+    aigp: u64,
     med: u32,
     neighbor_as: u32,
     originator_id: Option<Ipv4Addr>,
     cluster_list_len: u16,
 }
+
+/// Of a path without an accumulated IGP metric. No path has this metric: it is malformed (RFC 7311 section 3.2).
+const NO_AIGP: u64 = u64::MAX;
 
 /// The [`hint`] of originated paths.
 pub const ORIGINATED_HINT: u16 = 0;
@@ -160,12 +171,14 @@ pub const ORIGINATED_HINT: u16 = 0;
 pub const LONG_LIVED_STALE_HINT: u16 = 0x3fff;
 /// The bit of [`Rank::class`] of long-lived stale paths (RFC 9494 section 4.4).
 const LONG_LIVED_STALE: u64 = 1 << 63;
+/// The bits of [`Rank::class`] that count after the accumulated IGP metric.
+const AIGP_PLACE: u32 = 31;
 
 impl Rank {
     /// The rank of every path that this router originates. What it originates is a connected or static
     /// route, which the RIB manager prefers to BGP's, so what is advertised is what forwards.
     pub const ORIGINATED: Rank =
-        Rank { class: 0, med: 0, neighbor_as: 0, originator_id: None, cluster_list_len: 0 };
+        Rank { class: 0, aigp: 0, med: 0, neighbor_as: 0, originator_id: None, cluster_list_len: 0 };
 
     /// The rank of `attrs` of a path from a peer.
     pub fn new(attrs: &AttrSet, options: &DecisionOptions) -> Rank {
@@ -174,6 +187,7 @@ impl Rank {
         let (hops, origin) = (u64::from(attrs.as_hops()), attrs.origin() as u64 + 1);
         Rank {
             class: u64::from(!local_pref) << 31 | hops << 15 | origin,
+            aigp: attrs.aigp().unwrap_or(NO_AIGP),
             med: attrs.med().unwrap_or(no_med),
             neighbor_as: attrs.neighbor_as(),
             originator_id: attrs.originator_id(),
@@ -187,15 +201,28 @@ impl Rank {
         Rank { class: self.class | LONG_LIVED_STALE, ..self }
     }
 
-    /// The first rule before MED that separates the two.
-    fn class_reason(&self, other: &Rank) -> Reason {
+    /// The first rule before MED that separates the two paths.
+    fn class_reason(&self, other: &Rank, [class, of_other]: [Class; 2]) -> Reason {
         match self.class ^ other.class {
             _ if self.class.min(other.class) == Rank::ORIGINATED.class => Reason::Originated,
             diff if diff & LONG_LIVED_STALE != 0 => Reason::LongLivedStale,
-            diff if diff >> 31 != 0 => Reason::LocalPref,
+            diff if diff >> AIGP_PLACE != 0 => Reason::LocalPref,
+            _ if class.aigp() != of_other.aigp() => Reason::Aigp,
             diff if diff >> 15 != 0 => Reason::AsPathLength,
             _ => Reason::Origin,
         }
+    }
+
+    /// What the rules before MED compare, with this interior cost.
+    #[inline]
+    fn class_at(&self, cost: u32) -> Class {
+        // RFC 7311 section 4.1: the metric and the interior cost, at most the highest metric there is.
+        let aigp = match self.aigp {
+            NO_AIGP => NO_AIGP,
+            aigp => aigp.saturating_add(cost.into()).min(NO_AIGP - 1),
+        };
+        let (before, after) = (self.class >> AIGP_PLACE, self.class & ((1 << AIGP_PLACE) - 1));
+        Class(u128::from(before) << (AIGP_PLACE + 64) | u128::from(aigp) << AIGP_PLACE | u128::from(after))
     }
 
     /// Whether their MEDs may be compared.
@@ -220,6 +247,25 @@ pub struct Candidate<'a> {
     pub cost: Result<u32, Reason>,
     /// Its path identifier; 0 without one (RFC 7911).
     pub path_id: u32,
+}
+
+impl Candidate<'_> {
+    #[inline]
+    fn class(&self) -> Class {
+        self.rank.class_at(self.cost.unwrap_or(0))
+    }
+}
+
+/// Long-lived stale, LOCAL_PREF (inverted), accumulated IGP metric, AS_PATH length and ORIGIN + 1 from the highest bits down:
+/// the lower is preferred.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Class(u128);
+
+impl Class {
+    /// The accumulated IGP metric with the interior cost, or [`NO_AIGP`].
+    fn aigp(self) -> u64 {
+        (self.0 >> AIGP_PLACE) as u64
+    }
 }
 
 /// The paths of one prefix, from the oldest to the newest.
@@ -254,7 +300,7 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
     // The winning class, by its first member and the others.
     let mut alone = true;
     for path in usable {
-        match path.1.rank.class.cmp(&best.1.rank.class) {
+        match path.1.class().cmp(&best.1.class()) {
             Ordering::Less => (best, alone) = (path, true),
             Ordering::Equal => alone = false,
             Ordering::Greater => {}
@@ -263,11 +309,11 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
     if alone {
         return Some(best.0);
     }
-    let first = best;
+    let (first, winning) = (best.0, best.1.class());
     let class = || {
-        (first.0..paths.count())
+        (first..paths.count())
             .map(|i| (i, paths.at(i)))
-            .filter(|(_, path)| path.cost.is_ok() && path.rank.class == first.1.rank.class)
+            .filter(|(_, path)| path.cost.is_ok() && path.class() == winning)
     };
     let falls = |path: Rank| class().any(|(_, other)| other.rank.beats_by_med(&path, options));
     let mut best = None;
@@ -295,7 +341,7 @@ pub fn multipath<C: Candidates + ?Sized>(
     let winner = paths.at(best);
     let class = || {
         let all = (0..paths.count()).map(|i| (i, paths.at(i)));
-        all.filter(|(_, path)| path.cost.is_ok() && path.rank.class == winner.rank.class)
+        all.filter(|(_, path)| path.cost.is_ok() && path.class() == winner.class())
     };
     let as_good = |path: &Candidate<'_>| {
         let (rank, to_beat) = (&path.rank, &winner.rank);
@@ -337,11 +383,12 @@ fn lost_to_all<C: Candidates + ?Sized>(
     if let Err(reason) = path.cost {
         return reason;
     }
-    if path.rank.class != winner.rank.class {
-        return path.rank.class_reason(&winner.rank);
+    let classes = [path.class(), winner.class()];
+    if classes[0] != classes[1] {
+        return path.rank.class_reason(&winner.rank, classes);
     }
     let by_med = (0..paths.count()).map(|i| paths.at(i)).any(|other| {
-        let same = other.cost.is_ok() && other.rank.class == path.rank.class;
+        let same = other.cost.is_ok() && other.class() == classes[0];
         same && other.rank.beats_by_med(&path.rank, options)
     });
     match by_med {
@@ -402,7 +449,8 @@ pub fn arrival(best: Candidate<'_>, new: Candidate<'_>, options: &DecisionOption
 
 /// The effect of a removed path, which was not the `best` one.
 pub fn departure(best: Candidate<'_>, gone: Rank, options: &DecisionOptions) -> Effect {
-    // Only by MED can a path prevent another from being best without being best itself.
+    // Only by MED can a path prevent another from being best without being best itself. The metric of the removed path
+    // is not compared, because the cost that it had is not known.
     let kept_others_down =
         !options.deterministic_med || (!options.always_compare_med && best.rank.class == gone.class);
     if best.cost.is_err() || kept_others_down { Effect::Rescan } else { Effect::Keep }
@@ -411,10 +459,11 @@ pub fn departure(best: Candidate<'_>, gone: Rank, options: &DecisionOptions) -> 
 /// Compares two usable paths by all rules: `Less` when the older is preferred, and the rule that decided.
 fn pairwise(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
     let (a, b) = (older.rank, newer.rank);
-    match a.class.cmp(&b.class) {
+    let classes = [older.class(), newer.class()];
+    match classes[0].cmp(&classes[1]) {
         Ordering::Equal if a.med != b.med && a.comparable(&b, options) => (a.med.cmp(&b.med), Reason::Med),
         Ordering::Equal => after_med(older, newer, options),
-        order => (order, a.class_reason(&b)),
+        order => (order, a.class_reason(&b, classes)),
     }
 }
 
@@ -466,6 +515,7 @@ mod tests {
     #[derive(Clone, Debug)]
     pub(super) struct Row {
         class: u64,
+        aigp: Option<u64>,
         med: u32,
         neighbor_as: u32,
         originator: Option<u8>,
@@ -477,7 +527,7 @@ mod tests {
 
     pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
         let row = (
-            0..2u64,
+            (0..2u64, prop::option::weighted(0.3, prop_oneof![0..3u64, u64::MAX - 3..u64::MAX])),
             0..3u32,
             0..3u32,
             prop::option::weighted(0.3, 0..3u8),
@@ -486,9 +536,10 @@ mod tests {
             any::<bool>(),
             0..3u8,
         );
-        let row =
-            row.prop_map(|(class, med, neighbor_as, originator, clusters, cost, external, router_id)| Row {
+        let row = row.prop_map(
+            |((class, aigp), med, neighbor_as, originator, clusters, cost, external, router_id)| Row {
                 class,
+                aigp,
                 med,
                 neighbor_as,
                 originator,
@@ -496,7 +547,8 @@ mod tests {
                 cost,
                 external,
                 router_id,
-            });
+            },
+        );
         prop::collection::vec(row, 1..8)
     }
 
@@ -546,6 +598,7 @@ mod tests {
             .iter()
             .map(|row| Rank {
                 class: row.class,
+                aigp: row.aigp.unwrap_or(NO_AIGP),
                 med: row.med,
                 neighbor_as: row.neighbor_as,
                 originator_id: row.originator.map(id),
@@ -573,6 +626,12 @@ mod tests {
             if let Some(lowest) = left.iter().map(|i| key(*i)).min() {
                 left.retain(|i| key(*i) == lowest);
             }
+        }
+        // The class of a row is ORIGIN alone, so LOCAL_PREF is equal.
+        if left.iter().any(|i| rows[*i].aigp.is_some()) {
+            left.retain(|i| rows[*i].aigp.is_some());
+            let with_cost = |i: usize| u128::from(rows[i].aigp.unwrap()) + u128::from(rows[i].cost.unwrap());
+            keep_lowest(&mut left, |i| with_cost(i).min(u128::from(u64::MAX - 1)));
         }
         keep_lowest(&mut left, |i| rows[i].class);
         let considered = left.clone();
@@ -680,6 +739,7 @@ mod tests {
     fn a_third_path_decides_between_two() {
         let row = |med, neighbor_as, router_id| Row {
             class: 0,
+            aigp: None,
             med,
             neighbor_as,
             originator: None,
@@ -707,11 +767,15 @@ mod tests {
         // A lower hint means a better class, whatever the attributes.
         #[test]
         fn a_hint_agrees_with_the_attributes(
-            rows in prop::collection::vec((prop::option::of(prop_oneof![0..1100u32, any::<u32>()]), 0..300usize), 2..3),
+            rows in prop::collection::vec(
+                (prop::option::of(prop_oneof![0..1100u32, any::<u32>()]), 0..300usize, prop::option::of(0..9u64)),
+                2..3,
+            ),
+            costs in any::<[u32; 2]>(),
         ) {
-            use ribtide_wire::bgp::attribute::AsPath;
+            use ribtide_wire::bgp::attribute::{AsPath, aigp, code};
             use ribtide_wire::bgp::{NextHop, build};
-            let sets: Vec<AttrSet> = rows.iter().map(|(local_pref, hops)| {
+            let sets: Vec<AttrSet> = rows.iter().map(|(local_pref, hops, metric)| {
                 let mut bytes = Vec::new();
                 let mut path = Vec::new();
                 for part in vec![0u8; *hops].chunks(255) {
@@ -722,9 +786,12 @@ mod tests {
                 if let Some(local_pref) = local_pref {
                     build::local_pref(&mut bytes, *local_pref);
                 }
+                if let Some(metric) = metric {
+                    build::attribute(&mut bytes, 0x80, code::AIGP, &aigp::value(*metric));
+                }
                 AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::LOCALHOST))
             }).collect();
-            let class = |n: usize| Rank::new(&sets[n], &DecisionOptions::default()).class;
+            let class = |n: usize| Rank::new(&sets[n], &DecisionOptions::default()).class_at(costs[n]);
             if hint(&sets[0]) < hint(&sets[1]) {
                 prop_assert!(class(0) < class(1));
             }

@@ -251,6 +251,8 @@ pub struct EgressSettings {
     pub max_message: u16,
     /// Whether an external receiver gets Prefix-SIDs (RFC 8669 section 5); `false` for internal ones, which always do.
     pub prefix_sid: bool,
+    /// Whether the receivers get AIGP (RFC 7311 section 3.3).
+    pub aigp: bool,
     /// Our role towards the receivers, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
     /// Whether they have long-lived graceful restart, as we have towards them, and may get long-lived stale routes (RFC 9494
@@ -320,6 +322,7 @@ impl EgressSettings {
             max_message: 4096,
             prefix_sid: false,
             long_lived: false,
+            aigp: false,
             role: None,
             next_hop: NextHopRule::Keep,
             link_local: None,

@@ -120,6 +120,7 @@ fn withdrawal(info: &PeerInfo, header: &PeerHeader, body: &[u8], out: &mut Vec<u
         four_octet_as: info.egress.four_octet_as,
         external: !info.kind.is_inside(),
         prefix_sid: false,
+        aigp: false,
         confederation: false,
         path_ids: info.path_ids,
     };

@@ -77,6 +77,7 @@ fn routes(bytes: &[u8], path_ids: FamilySet) -> (Vec<PeerHeader>, BTreeMap<Strin
         four_octet_as: true,
         external: false,
         prefix_sid: false,
+        aigp: false,
         confederation: false,
         path_ids,
     };

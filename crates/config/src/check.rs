@@ -203,6 +203,8 @@ pub struct NeighborSettings {
     /// Accept Prefix-SIDs from this external neighbour, and send them to it (RFC 8669 sections 4 and 5); `false` for
     /// internal ones, which always have them.
     pub prefix_sid: bool,
+    /// Accept AIGP from it, and send it to it (RFC 7311 section 3.3).
+    pub aigp: bool,
     /// Keep its routes before import policy.
     pub keep_received: bool,
     /// Prefixes that are refused: `bgp.martians`.
@@ -709,6 +711,11 @@ impl Checker {
         let import = import.map(Vec::as_slice);
         let import_key = at.key();
         let import = self.policy(Direction::Import, import, external, graceful_shutdown.import, &import_key);
+        if import.sets_aigp() {
+            let message = "a policy of this list has set-aigp, which is for the next hop of a route alone (RFC 7311 section 3.4.1); \
+                           use it in export, or where routes are originated";
+            self.problem(&import_key, message);
+        }
         let (export, at) = both.pick("export", |n| &n.export, |g| &g.export);
         let export = export.map(Vec::as_slice);
         let export = self.policy(Direction::Export, export, external, graceful_shutdown.export, &at.key());
@@ -769,6 +776,7 @@ impl Checker {
                 .copied()
                 .unwrap_or(external && role != Some(Role::RouteServerClient)),
             prefix_sid: prefix_sid.copied().unwrap_or(false),
+            aigp: both.value(|n| &n.aigp, |g| &g.aigp).unwrap_or(kind != file::GroupKind::External),
             keep_received: both.value(|n| &n.keep_received, |g| &g.keep_received).unwrap_or(false),
             martians: self.martians.clone(),
             attributes,

@@ -1,5 +1,6 @@
 //! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
 
+mod actions;
 mod fib;
 mod monitoring;
 mod route_type;
@@ -14,6 +15,7 @@ use super::graceful_restart::GracefulRestartTable;
 use super::max_prefixes::{MaxPrefixesOutTable, MaxPrefixesTable};
 use super::or_table::or_table;
 use super::tcp_ao::TcpAoTable;
+pub(super) use actions::{Actions, SetCommunity, SetMed, SetSource};
 pub use fib::OnStop;
 pub(super) use fib::{Fib, FibPolicy, Kernel, KernelTable, VirtualAsic, VirtualAsicTable};
 pub(super) use monitoring::{Bmp, BmpStation, BmpView, Compression, Mrt, MrtFiles};
@@ -317,6 +319,10 @@ macro_rules! with_peer_settings {
             /// it. Otherwise it is discarded, and not sent (RFC 8669 sections 4 and 5). Internal neighbours always have it.
             #[schemars(extend("default" = false))]
             pub(super) prefix_sid: Option<bool>,
+            /// The neighbour is inside our AIGP administrative domain: the accumulated IGP metric is accepted from it and sent
+            /// to it. Otherwise it is ignored, and not sent (RFC 7311 section 3.3).
+            #[schemars(extend("x-default" = "`true` for neighbours of our AS or confederation"), extend("x-see" = "#accumulated-igp-metric"))]
+            pub(super) aigp: Option<bool>,
             /// Keep its routes before import policy too: `show bgp neighbor ADDRESS received` shows them, and another
             /// policy needs no ROUTE-REFRESH. An import policy that tests `rpki` or `aspa` keeps them in any case.
             #[schemars(extend("default" = false), extend("x-see" = "#routes-before-import-policy"))]
@@ -912,79 +918,6 @@ pub(super) enum OriginName {
     Igp,
     Egp,
     Incomplete,
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Actions {
-    /// ORIGIN: `"igp"`, `"egp"` or `"incomplete"`.
-    pub(super) set_route_origin: Option<OriginName>,
-    /// LOCAL_PREF: a number.
-    pub(super) set_local_pref: Option<u32>,
-    /// MED: a number, or `"+10"`, `"-10"`. In export to an external peer it is sent; a MED that was received never
-    /// is.
-    pub(super) set_med: Option<SetMed>,
-    /// The next hop: an address (routes of the other family stay as they are), `"self"` (export only) or
-    /// `"peer-address"` (import only).
-    pub(super) set_next_hop: Option<String>,
-    /// ASes before the path: `{ asn = 65001, repeat-n = 3 }`; ours and 1 unless given. In export, our AS comes before
-    /// it once more.
-    pub(super) set_as_path_prepend: Option<Prepend>,
-    /// Communities: `add` (a list), `remove` (a list with patterns), `remove-set` (a set's name); or `replace` (a
-    /// list) alone, in place of all communities of every kind.
-    #[serde(default)]
-    pub(super) set_community: SetCommunity,
-    /// The source address of packets of this machine over the route, in `fib.policy` and a VRF's `policy` only: an
-    /// address, or a list of one of each family.
-    #[schemars(extend("x-see" = "#fibpolicy"))]
-    pub(super) set_source: Option<SetSource>,
-    /// What follows: `"accept"`, `"reject"`, `"next-statement"` or `"next-policy"`.
-    #[schemars(extend("default" = "next-statement"))]
-    pub(super) policy_result: Option<PolicyResult>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "this is no source address; write one, or a list of at most one of each family"
-)]
-pub(super) enum SetSource {
-    One(IpAddr),
-    Some(Vec<IpAddr>),
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "this is no MED; write a number, or \"+10\" or \"-10\" for so much more or less"
-)]
-pub(super) enum SetMed {
-    Number(u32),
-    Change(String),
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Prepend {
-    /// The AS; default ours.
-    pub(super) asn: Option<u32>,
-    /// How often; default 1.
-    pub(super) repeat_n: Option<u8>,
-}
-
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct SetCommunity {
-    /// In place of all communities.
-    pub(super) replace: Option<Vec<String>>,
-    /// Take away these, which may be patterns.
-    #[serde(default)]
-    pub(super) remove: Vec<String>,
-    /// Take away what is in this set.
-    pub(super) remove_set: Option<String>,
-    /// Add these.
-    #[serde(default)]
-    pub(super) add: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]

@@ -411,6 +411,7 @@ impl Checker {
             origin: file.set_route_origin.map(origin),
             local_pref: file.set_local_pref,
             med,
+            aigp: file.set_aigp,
             next_hop,
             prepend,
             communities: self.change_communities(&under(at, "set-community"), &file.set_community),

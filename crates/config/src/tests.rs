@@ -731,6 +731,36 @@ fn prefix_sid_is_the_neighbours_before_its_groups_and_of_external_ones_alone() {
 }
 
 #[test]
+fn aigp_is_on_inside_our_as_and_off_outside() {
+    let of = |kind: &str, group: &str, own: &str| {
+        let asn = if kind == "external" { "peer-asn = 65002\n" } else { "" };
+        let text = format!(
+            "{BASE}[bgp.group.g]\ntype = \"{kind}\"\n{asn}{group}\n[[bgp.group.g.neighbor]]\naddress = \"192.0.2.1\"\n{own}\n"
+        );
+        let bgp = parse(&text).unwrap().bgp.unwrap();
+        bgp.neighbors.values().next().unwrap().settings.aigp
+    };
+    let (on, off) = ("aigp = true", "aigp = false");
+    assert!(!of("external", "", "") && of("internal", "", ""));
+    for kind in ["external", "internal"] {
+        assert!(of(kind, on, "") && !of(kind, on, off) && of(kind, off, on) && !of(kind, "", off));
+    }
+}
+
+#[test]
+fn set_aigp_is_for_export() {
+    let policy = |direction: &str| {
+        format!(
+            "[[policy.definition.m.statement]]\nactions.set-aigp = 9223372036854775807\n\
+             [bgp.group.x]\ntype = \"internal\"\n{direction} = [\"m\"]\nneighbors = [\"192.0.2.1\"]\n"
+        )
+    };
+    assert!(parse(&format!("{BASE}{}", policy("export"))).is_ok());
+    let refused = error(&policy("import"));
+    assert!(refused.contains("use it in export"), "{refused}");
+}
+
+#[test]
 fn schema_default_written_into_a_file_changes_nothing() {
     let neighbor = "[[bgp.group.x.neighbor]]\naddress = \"192.0.2.1\"\n";
     let group = "[bgp.group.x]\ntype = \"external\"\npeer-asn = 65002\n";

@@ -53,6 +53,9 @@ pub struct SentPath {
     /// MULTI_EXIT_DISC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub med: Option<u32>,
+    /// The accumulated IGP metric (RFC 7311).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aigp: Option<u64>,
     /// Standard communities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communities: Vec<String>,

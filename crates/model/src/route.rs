@@ -139,6 +139,9 @@ pub struct Path {
     /// MULTI_EXIT_DISC, when it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub med: Option<u32>,
+    /// The accumulated IGP metric (RFC 7311), when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aigp: Option<u64>,
     /// Standard communities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub communities: Vec<String>,

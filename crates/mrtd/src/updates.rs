@@ -64,6 +64,7 @@ fn has_path_ids(info: &PeerInfo, body: &[u8]) -> bool {
         four_octet_as: info.egress.four_octet_as,
         external: !info.kind.is_inside(),
         prefix_sid: false,
+        aigp: false,
         confederation: false,
         path_ids: info.path_ids,
     };

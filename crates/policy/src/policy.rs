@@ -240,6 +240,11 @@ impl Policy {
         self.steps.iter().any(|step| self.statement(step).actions.next_hop == Some(to))
     }
 
+    /// Whether any statement sets the accumulated IGP metric.
+    pub fn sets_aigp(&self) -> bool {
+        self.steps.iter().any(|step| self.statement(step).actions.aigp.is_some())
+    }
+
     /// Whether any statement sets a source address, which only FIB policy may do.
     pub fn sets_source(&self) -> bool {
         self.steps.iter().any(|step| self.statement(step).actions.source != Sources::default())

@@ -5,7 +5,7 @@ use crate::statement::{Actions, Med, SetNextHop};
 use ribtide_prefix::{Afi, AfiSafi, BgpFamily, Prefix};
 use ribtide_rpki::{Origin as OriginAs, PathState, Validity, Vrps};
 use ribtide_wire::bgp::attribute::{
-    AsPath, Attribute, Attributes, Origin, code, expected_flags, flags, number,
+    AsPath, Attribute, Attributes, Origin, aigp, code, expected_flags, flags, number,
 };
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::IpAddr;
@@ -91,6 +91,7 @@ pub struct Changes {
     as_path: Option<Vec<u8>>,
     med: Option<u32>,
     local_pref: Option<u32>,
+    aigp: Option<u64>,
     /// By [`Kind`].
     communities: [Option<Vec<u8>>; 3],
     next_hop: Option<NewNextHop>,
@@ -117,6 +118,16 @@ impl Changes {
         self.med
     }
 
+    /// The accumulated IGP metric, where the policy set it.
+    pub fn aigp(&self) -> Option<u64> {
+        self.aigp
+    }
+
+    /// The others.
+    pub fn without_aigp(&self) -> Changes {
+        Changes { aigp: None, ..self.clone() }
+    }
+
     /// The next hop, where the policy set it.
     pub fn next_hop(&self) -> Option<NewNextHop> {
         self.next_hop
@@ -132,16 +143,18 @@ impl Changes {
     pub fn write(&self, attributes: &[u8], out: &mut Vec<u8>) {
         let origin = self.origin.map(|origin| [origin as u8]);
         let (med, local_pref) = (self.med.map(u32::to_be_bytes), self.local_pref.map(u32::to_be_bytes));
-        let mut changed: [(u8, Option<&[u8]>); 7] = [
+        let aigp = self.aigp.map(aigp::value);
+        let mut changed: [(u8, Option<&[u8]>); 8] = [
             (code::ORIGIN, origin.as_ref().map(|v| v.as_slice())),
             (code::AS_PATH, self.as_path.as_deref()),
             (code::MED, med.as_ref().map(|v| v.as_slice())),
             (code::LOCAL_PREF, local_pref.as_ref().map(|v| v.as_slice())),
+            (code::AIGP, aigp.as_ref().map(|v| v.as_slice())),
             (0, None),
             (0, None),
             (0, None),
         ];
-        for (kind, place) in Kind::ALL.into_iter().zip(&mut changed[4..]) {
+        for (kind, place) in Kind::ALL.into_iter().zip(&mut changed[5..]) {
             *place = (kind.code(), self.communities[kind as usize].as_deref());
         }
         changed.sort_unstable_by_key(|(code, _)| *code);
@@ -242,9 +255,10 @@ impl<'a> Draft<'a> {
     }
 
     pub(crate) fn apply(&mut self, actions: &Actions) {
-        let Actions { origin, local_pref, med, next_hop, prepend, communities, source } = actions;
+        let Actions { origin, local_pref, med, aigp, next_hop, prepend, communities, source } = actions;
         self.changes.origin = origin.or(self.changes.origin);
         self.changes.local_pref = local_pref.or(self.changes.local_pref);
+        self.changes.aigp = aigp.or(self.changes.aigp);
         self.changes.source = source.of(self.route.family.afi()).or(self.changes.source);
         match med {
             None => {}

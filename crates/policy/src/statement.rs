@@ -234,6 +234,9 @@ pub struct Actions {
     pub local_pref: Option<u32>,
     /// Sets or changes MULTI_EXIT_DISC.
     pub med: Option<Med>,
+    /// Sets the accumulated IGP metric (RFC 7311), of routes of which we are the next hop: not at import. The highest number
+    /// is no metric.
+    pub aigp: Option<u64>,
     /// Sets the next hop.
     pub next_hop: Option<SetNextHop>,
     /// Prepends to AS_PATH.
@@ -341,6 +344,7 @@ impl fmt::Display for Actions {
             Med::Add(n) => format!("set-med +{n}"),
             Med::Subtract(n) => format!("set-med -{n}"),
         }));
+        parts.extend(self.aigp.map(|n| format!("set-aigp {n}")));
         parts.extend(self.next_hop.map(|next_hop| match next_hop {
             SetNextHop::Own => "set-next-hop self".into(),
             SetNextHop::Peer => "set-next-hop peer-address".into(),

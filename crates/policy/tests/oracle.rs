@@ -287,7 +287,7 @@ fn actions() -> impl Strategy<Value = Actions> {
             next_hop,
             prepend,
             communities,
-            source: Default::default(),
+            ..Actions::default()
         })
 }
 

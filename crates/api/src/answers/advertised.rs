@@ -14,7 +14,7 @@ use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, ExplainStage, SentPath, StageState};
 use ribtide_prefix::{AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
 use ribtide_wire::bgp::attribute::{
-    Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, code, number,
+    Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, aigp, code, number,
     router_ids,
 };
 use ribtide_wire::bgp::{AsPath, NextHop};
@@ -310,6 +310,7 @@ fn in_words(id: Option<u32>, sent: &SentPath) -> String {
     };
     more("LOCAL_PREF", sent.local_pref.map(|n| n.to_string()));
     more("MED", sent.med.map(|n| n.to_string()));
+    more("AIGP", sent.aigp.map(|n| n.to_string()));
     for (name, list) in [
         ("communities", &sent.communities),
         ("large communities", &sent.large_communities),
@@ -333,6 +334,7 @@ fn sent_path(path: &Advertised) -> SentPath {
         origin: String::new(),
         local_pref: None,
         med: None,
+        aigp: None,
         communities: Vec::new(),
         large_communities: Vec::new(),
         extended_communities: Vec::new(),
@@ -349,6 +351,7 @@ fn sent_path(path: &Advertised) -> SentPath {
             }
             code::AS_PATH => sent.as_path = AsPath::new(a.value).to_string(),
             code::MED => sent.med = number(a.value),
+            code::AIGP => sent.aigp = aigp::metric(a.value),
             code::LOCAL_PREF => sent.local_pref = number(a.value),
             code::AGGREGATOR => sent.aggregator = Aggregator::from_value(a.value).map(|a| a.to_string()),
             code::COMMUNITIES => {
@@ -384,6 +387,7 @@ mod tests {
         build::med(&mut attributes, 7);
         build::local_pref(&mut attributes, 200);
         build::list(&mut attributes, 0xc0, code::COMMUNITIES, &[0, 1, 0, 2]);
+        build::attribute(&mut attributes, 0x80, code::AIGP, &aigp::value(120));
         build::list(&mut attributes, 0xc0, code::OTC, &[0, 0, 0, 9]);
         build::list(&mut attributes, 0xc0, 99, &[1]);
         let next_hop = NextHop::V4("192.0.2.1".parse().unwrap());
@@ -393,7 +397,7 @@ mod tests {
         assert_eq!(sent.other_attributes, [99]);
         assert_eq!(
             in_words(None, &sent),
-            "sent with next hop 192.0.2.1, AS path \"65001 4200000001\", LOCAL_PREF 200, MED 7, communities 1:2"
+            "sent with next hop 192.0.2.1, AS path \"65001 4200000001\", LOCAL_PREF 200, MED 7, AIGP 120, communities 1:2"
         );
         assert!(in_words(Some(7), &sent).starts_with("sent with identifier 7, next hop 192.0.2.1, AS path"));
     }

@@ -88,6 +88,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         four_octet_as,
         max_message,
         prefix_sid,
+        aigp,
         role,
         long_lived,
         next_hop,
@@ -150,6 +151,9 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         },
         format!("export policy {}", export.name()),
     ]);
+    if *aigp {
+        settings.push("AIGP (RFC 7311)".into());
+    }
     if let Some(address) = link_local {
         settings.push(format!("our link-local address {address}"));
     }
@@ -197,6 +201,7 @@ mod tests {
                 max_message: 65535,
                 prefix_sid: false,
                 long_lived: false,
+                aigp: false,
                 role: None,
                 default_originate: None,
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },

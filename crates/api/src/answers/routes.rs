@@ -233,6 +233,7 @@ fn path<F: BgpFamily>(
         .into(),
         local_pref: attrs.local_pref(),
         med: attrs.med(),
+        aigp: attrs.aigp(),
         communities: Communities::new(value(code::COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
         large_communities: LargeCommunities::new(value(code::LARGE_COMMUNITIES))
             .iter()

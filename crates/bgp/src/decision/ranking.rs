@@ -39,17 +39,17 @@ pub fn ranked<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> S
     // Paths of one class whose MEDs may be compared stand together, in the order in which MED lets them
     // win: one after the other, since each stands in the way of those with a higher MED.
     left.sort_unstable_by(|a, b| {
-        let (x, y) = (&a.1.rank, &b.1.rank);
-        let places = [x, y].map(|rank| (rank.class, comparable_among(rank.neighbor_as, options), rank.med));
+        let places = [a.1, b.1]
+            .map(|path| (path.class(), comparable_among(path.rank.neighbor_as, options), path.rank.med));
         places[0].cmp(&places[1]).then_with(|| succession(a, b, options))
     });
-    left.chunk_by(|a, b| a.1.rank.class == b.1.rank.class)
+    left.chunk_by(|a, b| a.1.class() == b.1.class())
         .for_each(|class| append_class(class, options, &mut order));
     let winner = order[0].0.1;
     let equal = |path: &Candidate<'_>, lowest_med: bool| {
         let (rank, to_beat) = (&path.rank, &winner.rank);
         lowest_med
-            && rank.class == to_beat.class
+            && path.class() == winner.class()
             && path.cost == winner.cost
             && path.peer.feed_kind() == winner.peer.feed_kind()
             && (options.multipath_relax || rank.neighbor_as == to_beat.neighbor_as)

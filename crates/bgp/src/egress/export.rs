@@ -7,7 +7,7 @@ use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AfiSafi};
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags, is_private, number};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, aigp, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
@@ -75,21 +75,34 @@ pub(super) fn next_hop(
     received: NextHop,
     by_policy: Option<NewNextHop>,
 ) -> Option<NextHop> {
-    match (by_policy, settings.next_hop) {
-        (Some(NewNextHop::Address(next_hop)), _) => kept(settings, family, next_hop),
-        (Some(NewNextHop::Own), _) => own(settings, family),
+    match by_policy {
+        Some(NewNextHop::Address(next_hop)) => kept(settings, family, next_hop),
+        _ if sets_own(settings, source, received, by_policy) => own(settings, family),
         // RFC 7947 section 2.2.1. The clients are on one link, so that a link-local address is valid too.
-        (None, _) if is_transparent(settings, source) => {
+        _ if is_transparent(settings, source) => {
             kept(settings, family, received).map(|kept| if has_zone(received) { kept } else { received })
         }
+        _ => kept(settings, family, received),
+    }
+}
+
+/// Whether the NEXT_HOP of a route from `source` becomes our own address.
+pub(super) fn sets_own(
+    settings: &EgressSettings,
+    source: &PeerInfo,
+    received: NextHop,
+    by_policy: Option<NewNextHop>,
+) -> bool {
+    match (by_policy, settings.next_hop) {
+        (Some(by_policy), _) => by_policy == NewNextHop::Own,
+        (None, _) if is_transparent(settings, source) => false,
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
-        (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(settings, family),
+        (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => true,
         // A route of a client of the API may have a next hop; of others it is this router.
-        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => own(settings, family),
+        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => true,
         // The neighbour with that address is on a link of ours alone, so its traffic passes through us anyway.
-        (None, _) if is_on_link(received) => own(settings, family),
-        (None, _) => kept(settings, family, received),
+        (None, _) => is_on_link(received),
     }
 }
 
@@ -148,6 +161,7 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
 /// section 2.2.3); that of an originated route does.
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
     let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
+    let own_next_hop = sets_own(settings, source, attrs.next_hop(), path.next_hop);
     let internal = settings.kind.is_inside();
     let reflected = is_reflected(settings, source);
     let transparent = is_transparent(settings, source);
@@ -228,6 +242,19 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
     if let Some(a) = copy_below(code::IPV6_EXTENDED_COMMUNITIES, out, code::IPV6_EXTENDED_COMMUNITIES) {
         build::list(out, a.flags, a.code, &leaving(a.value, 20, internal || transparent));
     }
+    if let Some(a) = copy_below(code::AIGP, out, code::AIGP)
+        && settings.aigp
+    {
+        match (attrs.distance(), aigp::metric(a.value)) {
+            (Some(distance), Some(metric)) if own_next_hop => {
+                let value = aigp::with_metric(a.value, with_distance(metric, distance));
+                build::attribute(out, a.flags, a.code, &value);
+            }
+            // RFC 7311 section 3.4.1: the next hop alone may have added it.
+            (None, _) if !own_next_hop => {}
+            _ => build::attribute(out, a.flags, a.code, a.value),
+        }
+    }
     match (copy_below(code::OTC, out, code::OTC), settings.role) {
         // RFC 9234 section 5: an Internet-facing AS sends no OTC with a private AS number behind it.
         (Some(a), _) if settings.remove_private_as.is_some() && number(a.value).is_some_and(is_private) => {
@@ -242,6 +269,12 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
         (None, _) => {}
     }
     copy_below(u8::MAX, out, u8::MAX);
+}
+
+/// The accumulated IGP metric of a route of which we become the next hop (RFC 7311 section 3.4.3): it grows by our distance
+/// to the former next hop, by at least 1, and at most to the highest metric that a receiver accepts.
+fn with_distance(metric: u64, distance: u32) -> u64 {
+    metric.saturating_add(u64::from(distance.max(1))).min(u64::MAX - 1)
 }
 
 /// The extended communities of `size` bytes that are sent, `all` or those that leave the AS. To external peers go neither those that

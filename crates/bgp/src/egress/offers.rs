@@ -177,14 +177,25 @@ impl GroupExport<'_> {
     fn changed(&self, changes: &Changes) -> Path {
         let attrs = &self.path.attrs;
         let mut bytes = Vec::new();
-        changes.write(attrs.bytes(), &mut bytes);
-        let mut new = AttrSet::new(&bytes, attrs.next_hop());
+        // Who is not the next hop neither adds the metric nor changes it (RFC 7311 sections 3.4.1 and 3.4.3).
+        let own = || export::sets_own(self.settings, self.source, attrs.next_hop(), changes.next_hop());
+        let sets_aigp = changes.aigp().is_some() && own();
+        if sets_aigp || changes.aigp().is_none() {
+            changes.write(attrs.bytes(), &mut bytes);
+        } else {
+            changes.without_aigp().write(attrs.bytes(), &mut bytes);
+        }
+        let mut set = AttrSet::new(&bytes, attrs.next_hop());
         // A route that the receivers must treat as the last choice keeps the mark (RFC 9494 section 4.3).
-        if self.source.long_lived && attrs.llgr_stale() && !new.llgr_stale() {
-            new = new.with_community(Community::LLGR_STALE);
+        if self.source.long_lived && attrs.llgr_stale() && !set.llgr_stale() {
+            set = set.with_community(Community::LLGR_STALE);
         }
         Path {
-            attrs: new,
+            // The metric of a policy is sent as it is.
+            attrs: match attrs.distance().filter(|_| !sets_aigp) {
+                None => set,
+                distance => set.with_distance(distance),
+            },
             source: self.path.source,
             next_hop: changes.next_hop(),
             keeps_med: changes.med().is_some(),

@@ -140,6 +140,7 @@ impl Table {
                 external: info.kind == PeerKind::External,
                 // As the most liberal receiver: the tables are compared.
                 prefix_sid: true,
+                aigp: true,
                 ..UpdateContext::new(true, true)
             };
             let update = update::parse(frame.body, &context).unwrap();

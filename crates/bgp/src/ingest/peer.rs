@@ -35,6 +35,8 @@ pub struct IngestSettings {
     pub enforce_first_as: bool,
     /// Accept the Prefix-SID of an external peer (RFC 8669 section 4).
     pub prefix_sid: bool,
+    /// Accept AIGP (RFC 7311 section 3.3).
+    pub aigp: bool,
     /// Our role towards it, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
     /// Prefixes to refuse from any peer.
@@ -58,6 +60,7 @@ impl IngestSettings {
             prepended_as: None,
             enforce_first_as: false,
             prefix_sid: false,
+            aigp: false,
             role: None,
             martians: Arc::new(Martians::none()),
             attributes: AttributeFilter::default(),
@@ -204,6 +207,7 @@ impl Context {
                 four_octet_as: info.egress.four_octet_as,
                 external,
                 prefix_sid: settings.prefix_sid,
+                aigp: settings.aigp,
                 confederation: settings.confederation && !external,
                 path_ids: info.path_ids,
             },

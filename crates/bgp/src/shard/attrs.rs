@@ -26,6 +26,8 @@ pub(super) struct AttrTable {
     /// Several, so that none is large when it grows: by the first bits of the hash.
     by_content: Vec<Table<Numbered>>,
     used: usize,
+    /// Of these, sets with an accumulated IGP metric.
+    with_aigp: usize,
     /// Numbers that nothing refers to, or did not for a moment; some may stand here twice. At most [`IDLE`].
     idle: Vec<u32>,
     pub(super) hops: NextHops,
@@ -96,6 +98,7 @@ impl AttrTable {
             by_content: (0..1 << PARTS_BITS).map(|_| Table::new(seed.clone())).collect(),
             seed,
             used: 0,
+            with_aigp: 0,
             idle: Vec::with_capacity(IDLE),
             hops: NextHops::new(tracks),
             memory: 0,
@@ -148,6 +151,7 @@ impl AttrTable {
         let number = self.add(Entry { attrs: Some(attrs.clone()), hop, refs: 1, in_batch: 0, hash: content });
         self.by_content[part].insert(hash, Numbered { hash, number });
         self.used += 1;
+        self.with_aigp += usize::from(attrs.has_aigp());
         if path_id != 0 {
             self.set_path_id(number, path_id);
         }
@@ -273,6 +277,7 @@ impl AttrTable {
         self.unused = number;
         if let Some(attrs) = attrs {
             self.memory -= attrs.memory();
+            self.with_aigp -= usize::from(attrs.has_aigp());
             let table = &mut self.by_content[part];
             if let Some(at) = table.find(hash, |slot| slot.number == number) {
                 table.remove(at);
@@ -375,6 +380,12 @@ impl AttrTable {
         let several = self.has_path_ids();
         let (a, b) = (self.entry(a), self.entry(b));
         (several || (a.hop != b.hop && a.hash == b.hash)) && a.attrs == b.attrs
+    }
+
+    /// Whether any set has an accumulated IGP metric.
+    #[inline]
+    pub(super) fn has_aigp(&self) -> bool {
+        self.with_aigp > 0
     }
 
     /// How many sets are in use.

@@ -8,6 +8,7 @@
 //! of its table, its paths in one block, and a 16-bit hint decides most comparisons without
 //! attributes. Accesses for the prefixes of one batch overlap.
 
+mod aigp;
 mod attrs;
 mod cut;
 mod effects;
@@ -271,9 +272,8 @@ impl Shard {
         let Shard { tables, core, numbers, .. } = self;
         numbers.clear();
         numbers.extend(
-            ops.iter().map(|op| {
-                op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs, op.path_id, None))
-            }),
+            ops.iter()
+                .map(|op| op.attrs.as_ref().map_or(NONE, |attrs| core.acquire(attrs, op.path_id, session))),
         );
         let mut groups: BgpFamilies<Group> = BgpFamilies::default();
         for (op, number) in ops.iter().zip(numbers) {
@@ -882,9 +882,11 @@ impl Core {
     fn redecide<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         let old = self.selected_of(route);
         self.note_fed(route, out);
+        let former = self.measure(route);
         self.decide(route);
         let new = self.selected_of(route);
         self.changed(route, Some(old), Some(new), out);
+        former.into_iter().for_each(|path| self.release::<F>(path));
         self.ranked.note(route.prefix());
         if self.has_unknown(route) {
             self.unanswered.push(route.prefix());

@@ -151,6 +151,12 @@ impl NextHops {
         state.ok_or(Reason::NextHopUnknown)?.cost().ok_or(Reason::NextHopUnreachable)
     }
 
+    /// Interior cost to an address of no prefix's own; `None`: it is not known, or cannot be used.
+    pub(super) fn cost_to(&self, address: IpAddr, recursive: bool) -> Option<u32> {
+        let id = self.by_address.get(&(address, None))?;
+        self.cost(*id, recursive).ok()
+    }
+
     /// Whether a next hop is reachable only for a route that has no other next hop.
     pub(super) fn is_alone(&self, id: u32, recursive: bool) -> bool {
         let state = self.entries[id as usize].kinds[usize::from(recursive)].state;

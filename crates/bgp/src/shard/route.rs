@@ -197,6 +197,14 @@ impl<F: BgpFamily> Route<F> {
         std::mem::replace(path, new)
     }
 
+    /// Gives the path at `index` other attributes of the same rank.
+    pub(super) fn set_attrs_of_same_rank(&mut self, store: &mut PathStore, index: usize, attrs: u32) {
+        match self.is_several() {
+            true => store.get_mut(self.path.attrs, self.len())[index].attrs = attrs,
+            false => self.path.attrs = attrs,
+        }
+    }
+
     /// Adds a path as the newest. The selected one stays.
     pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
         let len = self.len();

@@ -75,6 +75,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         fast_external_fallover,
         enforce_first_as,
         prefix_sid,
+        aigp,
         keep_received,
         martians,
         attributes,
@@ -112,6 +113,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || allowas_in != old.as_numbers.allowas_in
         || *enforce_first_as != old.enforce_first_as
         || *prefix_sid != old.prefix_sid
+        || *aigp != old.aigp
         || *martians != old.martians
         || *attributes != old.attributes
         || *keep_received != old.keep_received
@@ -119,6 +121,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
     let export = *export != old.export
         || *default_originate != old.default_originate
         || *prefix_sid != old.prefix_sid
+        || *aigp != old.aigp
         || as_override != old.as_numbers.as_override
         || remove_private_as != old.as_numbers.remove_private_as
         || add_path.send != old.add_path.send

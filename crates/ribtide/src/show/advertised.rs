@@ -22,7 +22,7 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
             sent.next_hop.to_string(),
             option(sent.local_pref),
             option(sent.med),
-            format!("{} {}", sent.as_path, origin(sent)).trim_start().into(),
+            format!("{} {}{}", sent.as_path, origin(sent), aigp(sent)).trim_start().into(),
             communities(sent),
         ],
         None => [
@@ -43,6 +43,10 @@ fn origin(sent: &SentPath) -> &'static str {
         "egp" => "e",
         _ => "?",
     }
+}
+
+fn aigp(sent: &SentPath) -> String {
+    sent.aigp.map_or(String::new(), |metric| format!(", AIGP {metric}"))
 }
 
 fn communities(sent: &SentPath) -> String {
@@ -82,6 +86,7 @@ mod tests {
             origin: "igp".into(),
             local_pref: None,
             med: Some(7),
+            aigp: None,
             communities: vec!["65001:1".into()],
             large_communities: vec!["65001:1:2".into()],
             extended_communities: vec![],

@@ -40,6 +40,7 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             "egp" => "e",
             _ => "?",
         };
+        let aigp = p.aigp.map_or(String::new(), |metric| format!(", AIGP {metric}"));
         let state = p.validation.as_ref().map_or(String::new(), |state| format!(", {state}"));
         let stale = if p.stale { "  (stale)" } else { "" };
         let suppressed = match p.best && !route.suppressed_by.is_empty() {
@@ -60,7 +61,7 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             sender(p),
             option(p.local_pref),
             option(p.med),
-            format!("{} {origin}{state}{stale}{suppressed}{lost}", p.as_path).trim_start().into(),
+            format!("{} {origin}{aigp}{state}{stale}{suppressed}{lost}", p.as_path).trim_start().into(),
         ]
     })
 }

@@ -110,11 +110,12 @@ fn family_set(has: [bool; AfiSafi::COUNT]) -> FamilySet {
 
 fn contexts() -> impl Strategy<Value = UpdateContext> {
     let path_ids = any::<[bool; AfiSafi::COUNT]>().prop_map(family_set);
-    (any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
-        |(four_octet_as, external, prefix_sid, path_ids)| UpdateContext {
+    (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
+        |(four_octet_as, external, prefix_sid, aigp, path_ids)| UpdateContext {
             four_octet_as,
             external,
             prefix_sid,
+            aigp,
             confederation: !external,
             path_ids,
         },

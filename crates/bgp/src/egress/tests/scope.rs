@@ -1,6 +1,7 @@
-//! Attributes that do not leave the AS, or the SR domain.
+//! Attributes that do not leave the AS, the SR domain, or the AIGP domain.
 
 use super::*;
+use ribtide_wire::bgp::attribute::aigp;
 
 #[test]
 fn extended_communities_that_are_not_transitive_stay_in_the_as() {
@@ -112,4 +113,74 @@ fn prefix_sids_of_a_neighbour_that_joins_or_leaves_the_sr_domain_are_sent_or_tak
         worker.handle(EgressIn::MemberChanged(Arc::new(infos[1].clone())));
         assert_eq!(settle(&mut worker, &infos), on);
     }
+}
+
+/// Attributes with an accumulated IGP metric and other TLVs, as they are sent.
+fn sent_aigp(
+    settings: impl FnOnce(&mut EgressSettings),
+    distance: Option<u32>,
+    metric: u64,
+    kinds: [PeerKind; 2],
+) -> Option<Vec<u8>> {
+    let mut bytes = attrs(5).bytes().to_vec();
+    let at = bytes.len() - 4; // Before the unknown attribute.
+    let mut more = Vec::new();
+    build::attribute(&mut more, 0x80, code::AIGP, &[&aigp::value(metric)[..], &[9, 0, 4, 7]].concat());
+    bytes.splice(at..at, more);
+    let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1))).with_distance(distance);
+    let [source, mut to] = [peer(1, kinds[0]), peer(2, kinds[1])];
+    to.egress.aigp = true;
+    settings(&mut to.egress);
+    let path = BestPath { attrs, source: source.id };
+    let path = offers::explain(&to.egress, &source, &path, p4("10.0.0.0/8"), &mut Vec::new()).unwrap();
+    let mut out = Vec::new();
+    export::attributes(&to.egress, &source, &path, &mut out);
+    assert_eq!(Attributes::new(&out).last().map(|a| a.code), Some(200), "what follows is sent");
+    let found = Attributes::new(&out).find(|a| a.code == code::AIGP)?;
+    assert_eq!(found.flags, 0x80);
+    Some(found.value.to_vec())
+}
+
+/// RFC 7311 sections 3.3 and 3.4.3.
+#[test]
+fn aigp_grows_by_the_distance_where_we_are_the_next_hop_and_stays_in_its_domain() {
+    use PeerKind::{Client, External, Internal};
+    let with = |metric: u64| Some([&aigp::value(metric)[..], &[9, 0, 4, 7]].concat());
+    let own = |settings: &mut EgressSettings| settings.next_hop = OWN;
+    let plain = |_: &mut EgressSettings| {};
+    assert_eq!(sent_aigp(plain, Some(30), 5, [External, Internal]), with(5));
+    assert_eq!(sent_aigp(own, Some(30), 5, [External, Internal]), with(35));
+    assert_eq!(sent_aigp(own, Some(0), 5, [External, Internal]), with(6), "a non-zero amount");
+    assert_eq!(sent_aigp(own, Some(30), 5, [Client, Internal]), with(5), "a reflected route");
+    assert_eq!(sent_aigp(plain, Some(30), 5, [Internal, External]), with(35));
+    assert_eq!(sent_aigp(plain, Some(30), u64::MAX - 9, [Internal, External]), with(u64::MAX - 1));
+    let off = |settings: &mut EgressSettings| settings.aigp = false;
+    for kind in [Internal, External] {
+        assert_eq!(sent_aigp(off, Some(30), 5, [External, kind]), None);
+    }
+    // Originated here: sent as it is, and only where we are the next hop.
+    assert_eq!(sent_aigp(own, None, 5, [External, Internal]), with(5));
+    assert_eq!(sent_aigp(plain, None, 5, [External, Internal]), None);
+}
+
+/// RFC 7311 section 3.4.1: who is not the next hop must not add it.
+#[test]
+fn aigp_of_an_export_policy_is_sent_as_it_is_where_we_are_the_next_hop() {
+    use PeerKind::{External, Internal};
+    let policy = |next_hop| {
+        let actions = Actions { aigp: Some(77), next_hop, med: Some(Med::Set(3)), ..Actions::default() };
+        let statement = Statement { actions, then: Then::Accept, ..Statement::default() };
+        let definition = Definition { name: "metric".into(), statements: vec![statement] };
+        Arc::new(Policy::new(vec![Arc::new(definition)], false))
+    };
+    let sent = |next_hop, rule| {
+        let settings = |settings: &mut EgressSettings| {
+            (settings.export, settings.next_hop) = (policy(next_hop), rule);
+        };
+        sent_aigp(settings, Some(30), 5, [External, Internal])
+    };
+    let received = Some([&aigp::value(5)[..], &[9, 0, 4, 7]].concat());
+    assert_eq!(sent(None, OWN), Some(aigp::value(77).to_vec()));
+    assert_eq!(sent(Some(SetNextHop::Own), OWN), Some(aigp::value(77).to_vec()));
+    assert_eq!(sent(None, NextHopRule::Keep), received, "with the distance, which is not added");
 }

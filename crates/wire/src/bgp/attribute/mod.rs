@@ -2,6 +2,7 @@
 //!
 //! Views read the form that ribtide stores: four-octet AS numbers, from every kind of session.
 
+pub mod aigp;
 pub(super) mod as_path;
 mod community;
 pub(crate) mod registry;

@@ -85,6 +85,8 @@ enum Use {
     Scoped,
     /// The same within one Segment Routing domain: discarded from external peers outside it.
     SrDomain,
+    /// ribtide uses it within one AIGP administrative domain. From peers outside, it is an unrecognized attribute.
+    AigpDomain,
     /// No RFC, or only a draft: not checked.
     Unknown,
 }
@@ -167,8 +169,9 @@ const ROWS: &[Row] = &[
     row(24, "TRAFFIC_ENGINEERING", LINK, Form::TrafficEngineering, WITHDRAW, Use::Others),
     // RFC 5701; RFC 7606 section 7.15.
     row(code::IPV6_EXTENDED_COMMUNITIES, "IPV6_EXTENDED_COMMUNITIES", TRANSITIVE, Form::List(20), WITHDRAW, Use::Ours),
-    // RFC 7311 section 3.2: malformed, and with the transitive flag, it is ignored and not passed on.
-    row(code::AIGP, "AIGP", LINK, Form::Aigp, DISCARD, Use::Others),
+    // RFC 7311 section 3.2: malformed, and with the transitive flag, it is ignored and not passed on. Section 3.3 does the
+    // same with a well-formed one, on sessions without AIGP.
+    row(code::AIGP, "AIGP", LINK, Form::Aigp, DISCARD, Use::AigpDomain),
     // RFC 6514 section 8.
     row(27, "PE_DISTINGUISHER_LABELS", TRANSITIVE, Form::PeDistinguisherLabels, WITHDRAW, Use::Others),
     // RFC 7447: must not be evaluated.
@@ -209,6 +212,8 @@ pub(crate) enum Scope {
     Internal,
     /// Those of the own AS, and external ones inside the Segment Routing domain.
     SrDomain,
+    /// Those inside the AIGP administrative domain.
+    AigpDomain,
 }
 
 /// The parser's rule for a code.
@@ -257,10 +262,11 @@ const fn rules() -> [Rule; 256] {
                 malformed: row.malformed,
                 wrong_flags: row.wrong_flags,
                 checked: true,
-                ours: matches!(row.of, Use::Ours | Use::Internal),
+                ours: matches!(row.of, Use::Ours | Use::Internal | Use::AigpDomain),
                 scope: match row.of {
                     Use::Internal | Use::Scoped => Scope::Internal,
                     Use::SrDomain => Scope::SrDomain,
+                    Use::AigpDomain => Scope::AigpDomain,
                     Use::Ours | Use::Others | Use::Unknown => Scope::Any,
                 },
                 sent_flags: row.flags | partial,

@@ -237,7 +237,7 @@ fn compare_update(vector: &Vector, body: &[u8], session: Session) -> Outcome {
     let Session { four_octet_as, extended_message } = session;
     let has_ids = matches!(&command, Command::Announce(announcement) if announcement.path_id.is_some());
     let path_ids = if has_ids { FamilySet::ALL } else { FamilySet::NONE };
-    let ctx = UpdateContext { path_ids, ..UpdateContext::new(four_octet_as, false) };
+    let ctx = UpdateContext { aigp: true, path_ids, ..UpdateContext::new(four_octet_as, false) };
     let update = match parse(body, &ctx) {
         Ok(update) if update.disposition() == Disposition::Normal => update,
         // The table has the reason.

@@ -58,6 +58,7 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
         Scope::Any => true,
         Scope::Internal => !ctx.external,
         Scope::SrDomain => !ctx.external || ctx.prefix_sid,
+        Scope::AigpDomain => ctx.aigp,
     };
     if !in_scope {
         return AttributeOutcome::Discard(FaultKind::External);

@@ -77,6 +77,7 @@ impl fmt::Display for Fault {
             FaultKind::External if self.code == code::PREFIX_SID => {
                 " came from an external peer without prefix-sid = true"
             }
+            FaultKind::External if self.code == code::AIGP => " came from a peer without aigp = true",
             FaultKind::External => " came from an external peer",
             FaultKind::FourOctet => " came from a peer that has four-octet AS numbers",
             FaultKind::Overrun => " does not end inside the attributes",

@@ -32,6 +32,8 @@ pub struct UpdateContext {
     pub external: bool,
     /// The Prefix-SID of an external peer is accepted (RFC 8669 section 4); that of an internal one always is.
     pub prefix_sid: bool,
+    /// AIGP is accepted (RFC 7311 section 3.3).
+    pub aigp: bool,
     /// The peer is inside our confederation, so that AS_PATH may have its segments (RFC 5065 section 4).
     pub confederation: bool,
     /// The families in which the peer sends path identifiers (RFC 7911).
@@ -39,10 +41,17 @@ pub struct UpdateContext {
 }
 
 impl UpdateContext {
-    /// A session without Prefix-SIDs of external peers, confederation and path identifiers.
+    /// A session without Prefix-SIDs of external peers, AIGP, confederation and path identifiers.
     pub const fn new(four_octet_as: bool, external: bool) -> UpdateContext {
         let path_ids = FamilySet::NONE;
-        UpdateContext { four_octet_as, external, prefix_sid: false, confederation: false, path_ids }
+        UpdateContext {
+            four_octet_as,
+            external,
+            prefix_sid: false,
+            aigp: false,
+            confederation: false,
+            path_ids,
+        }
     }
 }
 

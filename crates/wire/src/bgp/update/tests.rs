@@ -7,7 +7,7 @@ use crate::bgp::nlri::{PathPrefix, PathPrefixes};
 
 const EXTERNAL: UpdateContext = UpdateContext::new(true, true);
 /// An external peer inside the SR domain.
-const SR_DOMAIN: UpdateContext = UpdateContext { prefix_sid: true, ..EXTERNAL };
+const SR_DOMAIN: UpdateContext = UpdateContext { prefix_sid: true, aigp: true, ..EXTERNAL };
 const INTERNAL: UpdateContext = UpdateContext::new(true, false);
 const OLD: UpdateContext = UpdateContext::new(false, true);
 
@@ -244,7 +244,7 @@ fn an_unknown_well_known_attribute_resets() {
 
 #[test]
 fn unknown_optional_attributes_pass_if_transitive_and_are_marked_partial() {
-    let body = route_with(&[attr(0xc0, 99, &[1]), attr(0x80, code::AIGP, &AIGP), attr(0xff, 98, &[2; 300])]);
+    let body = route_with(&[attr(0xc0, 99, &[1]), attr(0x80, 97, &[1]), attr(0xff, 98, &[2; 300])]);
     let update = parse(&body, &EXTERNAL).unwrap();
     assert_eq!((update.disposition(), update.discarded()), (Disposition::Normal, &[][..]));
     let unknown: Vec<_> = update.attributes().skip(2).map(|a| (a.flags, a.code, a.value.len())).collect();
@@ -319,11 +319,16 @@ fn attributes_that_only_others_use_are_checked_by_their_rfcs() {
         (0xc0, 40, &[9, 0, 0]),
     ] {
         keeps(&route_with(&[attr(flags, code, value)]), &SR_DOMAIN);
-        // Those that are transitive go on as what they are here: unrecognized.
+        // Those that are transitive go on as what they are here: unrecognized. AIGP is ours (RFC 7311).
         let body = route_with(&[attr(flags, code, value)]);
         let update = parse(&body, &SR_DOMAIN).unwrap();
         let on = update.attributes().find(|a| a.code == code).map(|a| a.flags);
-        assert_eq!(on, (flags == 0xc0).then_some(0xe0), "{code}");
+        let expected = if code == 26 { Some(0x80) } else { (flags == 0xc0).then_some(0xe0) };
+        assert_eq!(on, expected, "{code}");
+    }
+    // RFC 7311 section 3.3: of a session without AIGP it is not kept, internal or not.
+    for ctx in [EXTERNAL, INTERNAL] {
+        discards(&route_with(&[attr(0x80, 26, &AIGP)]), &ctx, 26, FaultKind::External);
     }
     // OTC is ours too (RFC 9234), and goes on unchanged.
     let body = route_with(&[attr(0xc0, 35, &[0, 0, 0xfd, 0xe9])]);
