@@ -138,6 +138,8 @@ pub(super) enum What {
     BeginOfRefresh(Afi),
     /// That has ended, and what it left out is removed.
     EndOfRefresh(Afi),
+    /// A message that the reader ignores although it is an error; the first one of the session.
+    Ignored(&'static str),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(Afi),
     /// The reader dropped the ended session and informed the shards. If its routes were retained, they
@@ -783,6 +785,9 @@ impl Reader {
                             if session.marks.understood =>
                         {
                             return Ok(Some(Mark { kind, afi }));
+                        }
+                        (RefreshKind::Unknown(_), _) if session.marks.understood => {
+                            session.marks.ignored("a ROUTE-REFRESH of an unknown subtype")
                         }
                         _ => None,
                     }

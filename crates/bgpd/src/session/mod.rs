@@ -928,6 +928,7 @@ impl Sessions {
             What::Refresh(afi) => self.send_again(id, worker, afi),
             What::BeginOfRefresh(afi) => self.refresh_begins(id, afi),
             What::EndOfRefresh(afi) => self.refresh_ends(id, afi),
+            What::Ignored(message) => self.log_ignored(id, message),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } | What::Watching { .. } => {}
             What::EndOfRib(afi) => {
