@@ -457,25 +457,25 @@ impl Reader {
     /// A page of the routes of a session before import policy, in order, after this prefix and path identifier; `None`
     /// where they are not kept.
     pub fn received_page(
-        &self,
+        &mut self,
         peer: PeerId,
         after: Option<(AnyPrefix, u32)>,
         limit: usize,
     ) -> Option<Vec<ReceivedView>> {
-        let peer = &self.sessions.get(&peer)?.peer;
+        let peer = &mut self.sessions.get_mut(&peer)?.peer;
         peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
     }
 
     /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.
-    pub fn received_prefix(&self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
-        let peer = &self.sessions.get(&peer)?.peer;
+    pub fn received_prefix(&mut self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
+        let peer = &mut self.sessions.get_mut(&peer)?.peer;
         peer.keeps_received().then(|| self.ingest.view_received(peer, prefix))
     }
 
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
-    pub fn received_of(&self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
-        let peers = self.sessions.values().map(|session| &session.peer);
-        let of = |peer: &IngestPeer| {
+    pub fn received_of(&mut self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
+        let peers = self.sessions.values_mut().map(|session| &mut session.peer);
+        let of = |peer: &mut IngestPeer| {
             let address = peer.info().address;
             self.ingest.view_received(peer, prefix).into_iter().map(move |view| (address, view))
         };
@@ -483,8 +483,8 @@ impl Reader {
     }
 
     /// The number of routes of a session before import policy, IPv4 and IPv6, where they are kept.
-    pub fn received_len(&self, peer: PeerId) -> Option<[usize; 2]> {
-        let peer = &self.sessions.get(&peer)?.peer;
+    pub fn received_len(&mut self, peer: PeerId) -> Option<[usize; 2]> {
+        let peer = &mut self.sessions.get_mut(&peer)?.peer;
         peer.keeps_received().then(|| [peer.received_len::<V4>(), peer.received_len::<V6>()])
     }
 

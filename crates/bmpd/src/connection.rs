@@ -3,10 +3,11 @@
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_config::BmpStation;
+use ribtide_runtime::connect;
 use ribtide_runtime::output::Output;
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::TcpKeepalive;
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -28,18 +29,10 @@ impl Connection {
     /// # Errors
     /// The system refuses at once.
     pub(super) fn open(station: &BmpStation, poll: &Poll, token: usize) -> io::Result<Connection> {
-        let socket = Socket::new(Domain::for_address(station.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
-        socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))?;
-        if let Some(local) = station.local_address {
-            socket.bind(&SocketAddr::new(local, 0).into())?;
-        }
-        match socket.connect(&station.address.into()) {
-            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
-            _ => {}
-        }
-        let stream: TcpStream = socket.into();
+        let stream = connect::begin(station.address, station.local_address, |socket| {
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+            socket.set_tcp_keepalive(&keepalive.with_retries(KEEPALIVE_RETRIES))
+        })?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(token), interest)?;
         Ok(Connection { stream, established: false })
@@ -50,14 +43,7 @@ impl Connection {
     /// # Errors
     /// It failed.
     pub(super) fn finish(&mut self) -> io::Result<bool> {
-        if let Some(error) = self.stream.take_error()? {
-            return Err(error);
-        }
-        match self.stream.peer_addr() {
-            Ok(_) => self.established = true,
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => {}
-            Err(e) => return Err(e),
-        }
+        self.established = connect::is_established(&self.stream)?;
         Ok(self.established)
     }
 

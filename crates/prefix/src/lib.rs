@@ -14,6 +14,7 @@ mod prefetch;
 mod prefix;
 mod rng;
 mod shard;
+mod sorted;
 mod table;
 pub mod zone;
 
@@ -24,6 +25,7 @@ pub use prefetch::{PREFETCH_BATCH, prefetch};
 pub use prefix::{AnyPrefix, ParsePrefixError, Prefix};
 pub use rng::Rng;
 pub use shard::{LOGICAL_SHARDS, LogicalShard, logical_shard};
+pub use sorted::SortedMap;
 pub use table::PrefixTable;
 
 /// Hashing for keys that peers choose: fast, and seeded per process against chosen collisions.

@@ -3,9 +3,9 @@
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use ribtide_config::RpkiCache;
-use socket2::{Domain, Protocol, Socket, Type};
+use ribtide_runtime::connect;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
 /// A connection, or an attempt at one. It leaves the poll with its descriptor.
@@ -22,17 +22,8 @@ impl Connection {
     /// # Errors
     /// The system refuses at once.
     pub(super) fn open(cache: &RpkiCache, poll: &Poll, token: usize) -> io::Result<Connection> {
-        let socket = Socket::new(Domain::for_address(cache.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(local) = cache.local_address {
-            socket.bind(&SocketAddr::new(local, 0).into())?;
-        }
-        match socket.connect(&cache.address.into()) {
-            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => return Err(e),
-            _ => {}
-        }
-        let stream: TcpStream = socket.into();
+        let stream =
+            connect::begin(cache.address, cache.local_address, |socket| socket.set_tcp_nodelay(true))?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(&mut SourceFd(&stream.as_raw_fd()), Token(token), interest)?;
         Ok(Connection { stream, established: false, output: Vec::new() })
@@ -43,14 +34,7 @@ impl Connection {
     /// # Errors
     /// It failed.
     pub(super) fn finish(&mut self) -> io::Result<bool> {
-        if let Some(error) = self.stream.take_error()? {
-            return Err(error);
-        }
-        match self.stream.peer_addr() {
-            Ok(_) => self.established = true,
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => {}
-            Err(e) => return Err(e),
-        }
+        self.established = connect::is_established(&self.stream)?;
         Ok(self.established)
     }
 

@@ -31,13 +31,12 @@ pub use received::{KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family};
+use ribtide_prefix::{Afi, Families, Family, Prefix, Set, SortedMap, for_each_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update};
 use ribtide_wire::bgp::{AsPath, NextHop, Notification, build};
-use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -68,8 +67,7 @@ trait SessionNlri: Nlri + Ord + Hash + 'static {
     fn of(prefix: Prefix<Self::Family>, path_id: u32) -> Self;
     fn run(run: &mut Run) -> &mut Vec<Self>;
     fn accepted(accepted: &mut Accepted<Self::Family>) -> &mut Set<Self>;
-    fn kept(received: &Received) -> &BTreeMap<Self, AttrSet>;
-    fn kept_mut(received: &mut Received) -> &mut BTreeMap<Self, AttrSet>;
+    fn kept(received: &mut Received) -> &mut SortedMap<Self, AttrSet>;
 }
 
 impl<F: Family> SessionNlri for Prefix<F> {
@@ -85,12 +83,8 @@ impl<F: Family> SessionNlri for Prefix<F> {
         accepted.prefixes()
     }
 
-    fn kept(received: &Received) -> &BTreeMap<Prefix<F>, AttrSet> {
+    fn kept(received: &mut Received) -> &mut SortedMap<Prefix<F>, AttrSet> {
         received.prefixes()
-    }
-
-    fn kept_mut(received: &mut Received) -> &mut BTreeMap<Prefix<F>, AttrSet> {
-        received.prefixes_mut()
     }
 }
 
@@ -107,12 +101,8 @@ impl<F: Family> SessionNlri for PathPrefix<F> {
         accepted.paths()
     }
 
-    fn kept(received: &Received) -> &BTreeMap<PathPrefix<F>, AttrSet> {
+    fn kept(received: &mut Received) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
         received.paths()
-    }
-
-    fn kept_mut(received: &mut Received) -> &mut BTreeMap<PathPrefix<F>, AttrSet> {
-        received.paths_mut()
     }
 }
 

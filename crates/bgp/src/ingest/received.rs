@@ -15,25 +15,23 @@ use super::max_prefixes::Admission;
 use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Route, Validation};
-use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, V4, V6, for_each_family, per_family};
+use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, SortedMap, V4, V6, for_each_family, per_family};
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
 use ribtide_wire::bgp::nlri::PathPrefix;
-use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 per_family! {
     /// The routes of a family, in an order in which those below a prefix are adjacent.
     #[derive(Debug)]
-    struct Routes<F> = BTreeMap<Prefix<F>, AttrSet>;
+    struct Routes<F> = SortedMap<Prefix<F>, AttrSet>;
 }
 
 per_family! {
     /// The same of a session with path identifiers.
     #[derive(Debug)]
-    struct PathRoutes<F> = BTreeMap<PathPrefix<F>, AttrSet>;
+    struct PathRoutes<F> = SortedMap<PathPrefix<F>, AttrSet>;
 }
 
 /// The routes of a session before import policy, and which of them are to be evaluated again.
@@ -79,51 +77,42 @@ per_family! {
 
 impl Received {
     /// The routes of a family without path identifiers.
-    pub(super) fn prefixes<F: Family>(&self) -> &BTreeMap<Prefix<F>, AttrSet> {
-        self.routes.get::<F>()
-    }
-
-    /// The same, to change.
-    pub(super) fn prefixes_mut<F: Family>(&mut self) -> &mut BTreeMap<Prefix<F>, AttrSet> {
+    pub(super) fn prefixes<F: Family>(&mut self) -> &mut SortedMap<Prefix<F>, AttrSet> {
         self.routes.get_mut::<F>()
     }
 
     /// The routes of a family with path identifiers.
-    pub(super) fn paths<F: Family>(&self) -> &BTreeMap<PathPrefix<F>, AttrSet> {
-        self.paths.get::<F>()
-    }
-
-    /// The same, to change.
-    pub(super) fn paths_mut<F: Family>(&mut self) -> &mut BTreeMap<PathPrefix<F>, AttrSet> {
+    pub(super) fn paths<F: Family>(&mut self) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
         self.paths.get_mut::<F>()
     }
 
     /// Keeps a route with these attributes.
     pub(super) fn insert<N: SessionNlri>(&mut self, route: N, attrs: &AttrSet) {
-        N::kept_mut(self).insert(route, attrs.clone());
+        N::kept(self).insert(route, attrs.clone());
     }
 
     /// Forgets routes: they were withdrawn, or no policy may accept them.
     pub(super) fn remove<N: SessionNlri>(&mut self, routes: impl Iterator<Item = N>) {
-        let kept = N::kept_mut(self);
-        routes.for_each(|route| drop(kept.remove(&route)));
+        let kept = N::kept(self);
+        routes.for_each(|route| kept.remove(route));
     }
 
-    /// The routes of exactly this prefix: one without path identifiers.
-    fn of<N: SessionNlri>(&self, prefix: Prefix<N::Family>) -> impl Iterator<Item = (N, &AttrSet)> {
-        let kept = N::kept(self).range(N::of(prefix, 0)..=N::of(prefix, u32::MAX));
-        kept.map(|(route, attrs)| (*route, attrs))
+    /// The routes of a family from `first` on, in order.
+    fn from<N: SessionNlri>(&mut self, first: N) -> &[(N, AttrSet)] {
+        let all = N::kept(self).entries();
+        all.get(all.partition_point(|(route, _)| *route < first)..).unwrap_or_default()
+    }
+
+    /// The routes of a family after this one, in order; all for `None`.
+    fn after<N: SessionNlri>(&mut self, last: Option<N>) -> &[(N, AttrSet)] {
+        let all = N::kept(self).entries();
+        let first = last.map_or(0, |last| all.partition_point(|(route, _)| *route <= last));
+        all.get(first..).unwrap_or_default()
     }
 
     /// The number of routes of a family.
-    pub(super) fn len<F: Family>(&self) -> usize {
+    pub(super) fn len<F: Family>(&mut self) -> usize {
         self.prefixes::<F>().len() + self.paths::<F>().len()
-    }
-
-    /// The routes of a family after this one; all for `None`.
-    fn after<N: SessionNlri>(&self, last: Option<N>) -> impl Iterator<Item = (N, &AttrSet)> {
-        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
-        N::kept(self).range((from, Bound::Unbounded)).map(|(route, attrs)| (*route, attrs))
     }
 
     /// The policy changed: all routes are evaluated again.
@@ -156,7 +145,7 @@ impl Received {
         next
     }
 
-    fn next_of<N: SessionNlri>(&self, pending: &mut Pending, budget: &mut usize) -> Option<(N, AttrSet)> {
+    fn next_of<N: SessionNlri>(&mut self, pending: &mut Pending, budget: &mut usize) -> Option<(N, AttrSet)> {
         let Pending { changed, cursors, .. } = pending;
         let Cursor { whole, index, last } = cursors.get_mut::<N::Family>();
         loop {
@@ -165,11 +154,12 @@ impl Received {
                 false => changed.get::<N::Family>().get(*index).copied(),
             }?;
             *budget = budget.checked_sub(1)?;
-            let from = last.map_or(Bound::Included(N::of(at, 0)), |last| {
-                Bound::Excluded(N::of(last.prefix, last.path_id))
-            });
-            let to = Bound::Included(N::of(Prefix::host(at.last_addr())?, u32::MAX));
-            match N::kept(self).range((from, to)).next() {
+            let end = N::of(Prefix::host(at.last_addr())?, u32::MAX);
+            let left = match *last {
+                None => self.from(N::of(at, 0)),
+                Some(last) => self.after(Some(N::of(last.prefix, last.path_id))),
+            };
+            match left.first().filter(|(route, _)| *route <= end) {
                 Some((route, attrs)) => {
                     *last = Some(PathPrefix { prefix: route.prefix(), path_id: route.path_id() });
                     return Some((*route, attrs.clone()));
@@ -187,8 +177,8 @@ impl IngestPeer {
     }
 
     /// The number of kept routes of a family.
-    pub fn received_len<F: Family>(&self) -> usize {
-        self.received.as_ref().map_or(0, |received| received.len::<F>())
+    pub fn received_len<F: Family>(&mut self) -> usize {
+        self.received.as_mut().map_or(0, |received| received.len::<F>())
     }
 
     /// The table of payloads changed: kept routes at or below `changed` whose state is another than
@@ -384,25 +374,35 @@ impl Ingest {
     }
 
     /// What the import policy of a session says of the kept routes of exactly this prefix.
-    pub fn view_received(&self, peer: &IngestPeer, prefix: AnyPrefix) -> Vec<ReceivedView> {
+    pub fn view_received(&self, peer: &mut IngestPeer, prefix: AnyPrefix) -> Vec<ReceivedView> {
         match prefix {
             AnyPrefix::V4(prefix) => self.views_of(peer, prefix),
             AnyPrefix::V6(prefix) => self.views_of(peer, prefix),
         }
     }
 
-    fn views_of<F: Family>(&self, peer: &IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
-        let Some(received) = &peer.received else { return Vec::new() };
-        match peer.has_path_ids::<F>() {
-            false => received.of::<Prefix<F>>(prefix).map(|kept| self.view(peer, kept)).collect(),
-            true => received.of::<PathPrefix<F>>(prefix).map(|kept| self.view(peer, kept)).collect(),
+    fn views_of<F: Family>(&self, peer: &mut IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
+        let has_path_ids = peer.has_path_ids::<F>();
+        let Some(received) = &mut peer.received else { return Vec::new() };
+        if has_path_ids {
+            let kept = received.from(PathPrefix { prefix, path_id: 0 }).iter();
+            let kept = kept.take_while(|(route, _)| route.prefix == prefix).cloned().collect();
+            self.views::<PathPrefix<F>>(peer, kept)
+        } else {
+            let kept =
+                received.from(prefix).iter().take_while(|(route, _)| *route == prefix).cloned().collect();
+            self.views::<Prefix<F>>(peer, kept)
         }
+    }
+
+    fn views<N: SessionNlri>(&self, peer: &IngestPeer, kept: Vec<(N, AttrSet)>) -> Vec<ReceivedView> {
+        kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
     /// A page of kept routes of a session after this prefix and path identifier, IPv4 before IPv6.
     pub fn view_page(
         &self,
-        peer: &IngestPeer,
+        peer: &mut IngestPeer,
         after: Option<(AnyPrefix, u32)>,
         limit: usize,
     ) -> Vec<ReceivedView> {
@@ -422,19 +422,20 @@ impl Ingest {
     /// Fills a page up to `limit`.
     fn page_of<F: Family>(
         &self,
-        peer: &IngestPeer,
+        peer: &mut IngestPeer,
         after: Option<PathPrefix<F>>,
         limit: usize,
         page: &mut Vec<ReceivedView>,
     ) {
-        let Some(received) = &peer.received else { return };
         let left = limit.saturating_sub(page.len());
-        match peer.has_path_ids::<F>() {
-            false => {
-                let kept = received.after(after.map(|last| last.prefix)).take(left);
-                page.extend(kept.map(|kept| self.view(peer, kept)));
-            }
-            true => page.extend(received.after(after).take(left).map(|kept| self.view(peer, kept))),
+        let has_path_ids = peer.has_path_ids::<F>();
+        let Some(received) = &mut peer.received else { return };
+        if has_path_ids {
+            let kept = received.after(after).iter().take(left).cloned().collect();
+            page.extend(self.views::<PathPrefix<F>>(peer, kept));
+        } else {
+            let kept = received.after(after.map(|last| last.prefix)).iter().take(left).cloned().collect();
+            page.extend(self.views::<Prefix<F>>(peer, kept));
         }
     }
 }
@@ -445,41 +446,34 @@ pub type KeptRoute = (AnyPrefix, u32, AttrSet);
 impl IngestPeer {
     /// Kept routes after this prefix and path identifier, in order, IPv4 before IPv6, at most `limit`; `None` where
     /// they are not kept.
-    pub fn kept_page(&self, after: Option<(AnyPrefix, u32)>, limit: usize) -> Option<Vec<KeptRoute>> {
-        let received = self.received.as_ref()?;
+    pub fn kept_page(&mut self, after: Option<(AnyPrefix, u32)>, limit: usize) -> Option<Vec<KeptRoute>> {
+        self.received.as_ref()?;
         let mut page = Vec::new();
         if !matches!(after, Some((AnyPrefix::V6(_), _))) {
             let after = match after {
                 Some((AnyPrefix::V4(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
                 _ => None,
             };
-            self.kept_of::<V4>(received, after, limit, &mut page);
+            self.kept_of::<V4>(after, limit, &mut page);
         }
         let after = match after {
             Some((AnyPrefix::V6(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
             _ => None,
         };
-        self.kept_of::<V6>(received, after, limit, &mut page);
+        self.kept_of::<V6>(after, limit, &mut page);
         Some(page)
     }
 
-    fn kept_of<F: Family>(
-        &self,
-        received: &Received,
-        after: Option<PathPrefix<F>>,
-        limit: usize,
-        page: &mut Vec<KeptRoute>,
-    ) {
+    fn kept_of<F: Family>(&mut self, after: Option<PathPrefix<F>>, limit: usize, page: &mut Vec<KeptRoute>) {
         let left = limit.saturating_sub(page.len());
-        match self.has_path_ids::<F>() {
-            false => {
-                let kept = received.after(after.map(|last| last.prefix)).take(left);
-                page.extend(kept.map(|(prefix, attrs)| (prefix.any(), 0, attrs.clone())));
-            }
-            true => {
-                let kept = received.after(after).take(left);
-                page.extend(kept.map(|(route, attrs)| (route.prefix.any(), route.path_id, attrs.clone())));
-            }
+        let has_path_ids = self.has_path_ids::<F>();
+        let Some(received) = &mut self.received else { return };
+        if has_path_ids {
+            let kept = received.after(after).iter().take(left);
+            page.extend(kept.map(|(route, attrs)| (route.prefix.any(), route.path_id, attrs.clone())));
+        } else {
+            let kept = received.after(after.map(|last| last.prefix)).iter().take(left);
+            page.extend(kept.map(|(prefix, attrs)| (prefix.any(), 0, attrs.clone())));
         }
     }
 }

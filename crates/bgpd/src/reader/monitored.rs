@@ -88,7 +88,7 @@ impl Reader {
         limit: usize,
         token: u64,
     ) -> Option<Option<(AnyPrefix, u32)>> {
-        let of = self.sessions.get(&peer).filter(|of| of.peer.info().session == session && !of.ended)?;
+        let of = self.sessions.get_mut(&peer).filter(|of| of.peer.info().session == session && !of.ended)?;
         let routes = of.peer.kept_page(after, limit)?;
         let last = routes.last().map(|(prefix, path_id, _)| (*prefix, *path_id));
         let full = routes.len() >= limit;

@@ -4,11 +4,12 @@ use super::tcp_ao;
 use super::ttl::{self, TTL_MAX};
 use super::unnumbered::Link;
 use ribtide_config::{InterfaceConfig, NeighborSettings};
+use ribtide_runtime::connect;
 use ribtide_wire::netlink::{Content, dump_addresses, messages};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
 /// Backlog of a listening socket.
@@ -28,33 +29,27 @@ pub(super) fn listen(address: SocketAddr, dual_stack: bool) -> io::Result<TcpLis
     Ok(socket.into())
 }
 
-/// Starts a connect. The socket becomes writable when it has a result.
+/// Begins to connect. The socket becomes writable with the outcome.
 pub(super) fn connect(to: SocketAddr, settings: &NeighborSettings, external: bool) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    if let Some(local) = settings.local_address {
-        socket.bind(&SocketAddr::new(local, 0).into())?;
-    }
-    if let Some(password) = &settings.password {
-        set_md5(&socket, to.ip(), None, password.bytes())?;
-    }
-    if let Some(ao) = &settings.tcp_ao {
-        tcp_ao::prepare(&socket, to.ip(), ao)?;
-    }
-    let stream: TcpStream = socket.into();
-    set_options(&stream, settings, external)?;
-    match SockRef::from(&stream).connect(&to.into()) {
-        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
-        _ => Ok(stream),
-    }
+    connect::begin(to, settings.local_address, |socket| {
+        if let Some(password) = &settings.password {
+            set_md5(socket, to.ip(), None, password.bytes())?;
+        }
+        if let Some(ao) = &settings.tcp_ao {
+            tcp_ao::prepare(socket, to.ip(), ao)?;
+        }
+        set_options(socket, settings, external)
+    })
 }
 
 /// The socket options of a session.
-pub(super) fn set_options(stream: &TcpStream, settings: &NeighborSettings, external: bool) -> io::Result<()> {
-    stream.set_nonblocking(true)?;
-    stream.set_nodelay(true)?;
-    let socket = SockRef::from(stream);
-    let dual_stack = socket.domain()? == Domain::IPV6 && stream.local_addr()?.ip().to_canonical().is_ipv4();
+pub(super) fn set_options(socket: &impl AsFd, settings: &NeighborSettings, external: bool) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    let is_ipv4 = |local: SocketAddr| local.ip().to_canonical().is_ipv4();
+    let dual_stack =
+        socket.domain()? == Domain::IPV6 && socket.local_addr()?.as_socket().is_some_and(is_ipv4);
     if let Some(least) = settings.least_ttl() {
         ttl::set(&socket, TTL_MAX, dual_stack)?;
         ttl::set_least(&socket, least, dual_stack)?;
