@@ -362,9 +362,10 @@ class Traffic:
             found[receiver.kind] = result["sent"], result["lost"]
         self.echo.stop()
         counts = json.loads(self.echo.log(1 << 16).split("ready")[1])
-        assert not any(lost for _, lost in found.values()), (
-            {kind: (sent, len(lost), lost[:1], lost[-1:]) for kind, (sent, lost) in found.items()},
-            f"of these arrived: {counts}; dropped from the backlogs of CPUs: {dropped() - self.dropped}")
+        seen = [f"{kind}: {len(lost)} of {sent} lost, {counts.get(r.end)} arrived, {lost[:1]} to {lost[-1:]}"
+                for (kind, (sent, lost)), r in zip(found.items(), self.senders)]
+        if any(lost for _, lost in found.values()):
+            raise AssertionError(f"{'; '.join(seen)}; dropped from the backlogs of CPUs: {dropped() - self.dropped}")
         return {kind: sent for kind, (sent, _) in found.items()}
 
 
