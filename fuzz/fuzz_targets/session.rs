@@ -15,7 +15,7 @@ fuzz_target!(|input: Vec<(u8, &[u8])>| {
         alternate_asn: Some(65002),
         router_id: Ipv4Addr::new(10, 0, 0, 1),
         peer_asn: None,
-        families: FamilySet { ipv4: true, ipv6: true },
+        families: FamilySet::UNICAST,
         hold_time: 90,
         passive: true,
         connect_retry: 20,

@@ -9,7 +9,7 @@ use ribtide_wire::bgp::{UpdateContext, invariants};
 
 fuzz_target!(|input: (bool, bool, &[u8])| {
     let (four_octet_as, external, body) = input;
-    let path_ids = [(false, false), (true, true), (true, false)].map(|(ipv4, ipv6)| FamilySet { ipv4, ipv6 });
+    let path_ids = [FamilySet::NONE, FamilySet::ALL, FamilySet::IPV4_UNICAST];
     for (also, path_ids) in [false, true].into_iter().flat_map(|also| path_ids.map(|ids| (also, ids))) {
         let (prefix_sid, confederation) = (also, also && !external);
         let ctx = UpdateContext { four_octet_as, external, prefix_sid, confederation, path_ids };

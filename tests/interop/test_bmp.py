@@ -327,6 +327,40 @@ def test_stations_come_go_and_change_on_reload(host):
     assert first.session.termination[1] == b"\0\0" and first.error is None and second.error is None
 
 
+@pytest.mark.parametrize("shards", [2, '"off"'])
+def test_bmp_begins_and_ends_by_reload(host, shards):
+    """A router without a [bmp] table gets one: the station has the tables of the sessions that last, and all later changes,
+    those of new shards too. Without the table the station is told, and no neighbour notices. Twice."""
+    addresses(host)
+    router = Ribtide(host, config("", shards=shards))
+    first, second = Sender(host, FIRST, 1), Sender(host, SECOND, 2, path_ids=True)
+    receiver, out = Speaker(host, RECEIVER, ASNS[RECEIVER]), {}
+    def reload(stations, shards=shards):
+        router.config.write_text(config(stations, shards=shards) + f'\n[api]\nsocket = "{router.socket}"\n')
+        return router.text("reload")
+    for _ in range(2):
+        first.history(60)
+        second.history(60)
+        of_start = Station(host, PORT)
+        assert "settings: bmp" in reload(station())
+        settle(of_start, router, first, second, receiver, out)
+        if shards == 2:
+            assert "bgp.shards" in reload(station(), shards=3)
+        first.history(60)
+        second.history(60)
+        settle(of_start, router, first, second, receiver, out)
+        if shards == 2:
+            reload(station())
+        assert "settings: bmp" in reload("")
+        wait_for("the station is told", lambda: of_start.session.over)
+        assert of_start.session.termination[1] == b"\0\4" and of_start.error is None
+        of_start.close()
+        # Nothing is left of it: neither a thread nor a queue.
+        assert "bmp" not in {thread["name"] for thread in router.show("threads")["threads"]}
+        assert not [ring for ring in router.show("pipeline")["rings"] if "BMP" in ring["name"]]
+    assert all(router.neighbor(address)["flaps"] == 0 for address in ASNS)
+
+
 FRR_PORT = 5005
 REJECTED = ("10.1.0.0/16", "10.3.0.0/16", "10.5.0.0/16")
 

@@ -232,8 +232,8 @@ def test_rpki_comes_and_goes(pair):
 
 def test_what_takes_a_restart_is_named(pair):
     bench = Bench(pair)
-    sentence = bench.refused(bgp="update-threads = 2\nmultipath = 2")
-    assert "nothing is reloaded, because bgp.update-threads cannot change while the router runs" in sentence
+    sentence = bench.refused(bgp='update-threads = "off"\nmultipath = 2')
+    assert 'nothing is reloaded, because bgp.update-threads from or to "off" cannot change while the router runs' in sentence
     assert "nothing has changed" in bench.router.text("reload")
     bench.reload(router="stall-timeout = 5\nstall-exit = 60")
     bench.last()

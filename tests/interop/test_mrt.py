@@ -187,6 +187,39 @@ def test_updates_are_what_neighbours_sent_and_what_frr_records(pair, folder):
     assert not list(folder.glob("*.tmp"))
 
 
+def test_files_begin_and_end_by_reload(host, folder):
+    """An [mrt] table comes and goes while sessions last: what neighbours send meanwhile is in complete files, with sessions that
+    begin; before and after nothing is written."""
+    addresses(host)
+    router = Ribtide(host, config())
+    early = Speaker(host, FIRST, ASNS[FIRST])
+    early.send(update(["10.0.0.0/16"], [ASNS[FIRST]], FIRST) + END_OF_RIB)
+    wait_for("the first route", lambda: router.count() == 1)
+    def reload(more):
+        router.config.write_text(config(more) + f'\n[api]\nsocket = "{router.socket}"\n')
+        return router.text("reload")
+    assert "settings: mrt" in reload(f'[mrt.updates]\nfile = "{folder}/updates.%s"\ninterval = 3600\n')
+    wait_for("a file has begun", lambda: router.show("mrt")["series"][0]["writing"])
+    late = Speaker(host, SECOND, ASNS[SECOND])
+    sent = {FIRST: [update(["10.1.0.0/16"], [ASNS[FIRST]], FIRST)],
+            SECOND: [update(["10.2.0.0/16"], [ASNS[SECOND]], SECOND), END_OF_RIB]}
+    for speaker, address in ((early, FIRST), (late, SECOND)):
+        speaker.send(b"".join(sent[address]))
+    wait_for("all routes", lambda: router.count() == 3)
+    assert "settings: mrt" in reload("")
+    [path] = wait_for("the file is complete", lambda: not list(folder.glob("*.tmp")) and files(folder, "updates."))
+    messages, states = {}, {}
+    for _, (peer, _), _, what in mrt.updates(path):
+        (states if isinstance(what, tuple) else messages).setdefault(peer, []).append(what)
+    assert messages == sent and states == {SECOND: [(5, 6)]}
+    early.send(update(["10.3.0.0/16"], [ASNS[FIRST]], FIRST))
+    wait_for("another route", lambda: router.count() == 4)
+    assert files(folder, "updates.") == [path] and not list(folder.glob("*.tmp"))
+    assert all(router.neighbor(address)["flaps"] == 0 for address in ASNS)
+    assert "mrt" not in {thread["name"] for thread in router.show("threads")["threads"]}
+    assert router.stop() == 0
+
+
 def test_a_full_disk_stops_nothing_and_is_reported(host, folder):
     """A file system of 64 KiB: routes arrive all the same, `show health` and the metrics say what does not work, and when
     there is room again the files are written."""

@@ -20,7 +20,7 @@ mod state;
 pub use answers::resized;
 pub use listener::{Api, ApiServer, ListenError};
 pub use request::Refusal;
-pub use state::{Reload, RouterState};
+pub use state::{Dataplanes, Reload, RouterState, Slot};
 
 /// Method and path of every endpoint.
 pub fn endpoints() -> Vec<(String, &'static str)> {

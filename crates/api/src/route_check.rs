@@ -175,7 +175,7 @@ pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<R
     let mut all = full || !state.known || changed.is_none();
     state.open.extend(changed.into_iter().flatten());
     let mut routes = BTreeMap::from([("rib".to_owned(), installed)]);
-    for (name, asic) in &router.asics {
+    for (name, asic) in &router.dataplanes().asics {
         let counts = asic.counts()?;
         routes.insert(chip_of(router, name), (counts.ipv4_routes + counts.ipv6_routes) as u64);
         let moved = asic.changed()?;
@@ -247,7 +247,7 @@ fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
             Some(prefixes)
         })?;
         all.extend(prefixes.into_iter().flatten().map(|prefix| VrfPrefix { vrf, prefix }));
-        for asic in router.asics.values() {
+        for asic in router.dataplanes().asics.values() {
             all.extend(asic.prefixes(vrf)?.into_iter().map(|prefix| VrfPrefix { vrf, prefix }));
         }
     }
@@ -256,7 +256,7 @@ fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
 
 /// The name of a chip in a difference: that of its ASIC if there are several.
 fn chip_of(router: &RouterState, name: &str) -> String {
-    if router.asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
+    if router.dataplanes().asics.len() > 1 { name.to_owned() } else { "chip".to_owned() }
 }
 
 /// A route that differs, or that a dataplane has not confirmed.
@@ -273,8 +273,10 @@ fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoRe
     let page_copy = page.to_vec();
     let of_rib: Vec<Option<Expected>> =
         rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;
-    let mut of_chips = Vec::with_capacity(router.asics.len());
-    for (name, asic) in &router.asics {
+    let dataplanes = router.dataplanes();
+    let asics = &dataplanes.asics;
+    let mut of_chips = Vec::with_capacity(asics.len());
+    for (name, asic) in asics {
         of_chips.push((name, asic.entries(page)?));
     }
     let mut open = Vec::new();
@@ -289,7 +291,7 @@ fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoRe
                 open.push(Open { route: *route, expected: expected.clone(), chip });
             }
         }
-        if open_at(&|plane| !router.asics.contains_key(plane)) {
+        if open_at(&|plane| !asics.contains_key(plane)) {
             open.push(Open { route: *route, expected, chip: None });
         }
     }
@@ -301,18 +303,20 @@ fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoRe
 /// `silent`: virtual ASICs with a stage that did not reply; they are not called again.
 fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> Result<Difference, NoReply> {
     let Open { route, expected, chip } = open;
+    let dataplanes = router.dataplanes();
+    let asics = &dataplanes.asics;
     let at = |stage: &str, under_way: bool, message: String| (stage.to_owned(), under_way, message);
     let differs = |forward: &Option<Forward>| !agree(expected.as_ref(), forward.as_ref(), route.prefix);
     let of_this = |plane: &str| match &chip {
         Some((name, _)) => plane == name,
-        None => !router.asics.contains_key(plane),
+        None => !asics.contains_key(plane),
     };
     let (stage, under_way, message) = match &chip {
         Some((name, forward)) if differs(forward) => {
-            let page_copy = (!silent.contains(name)).then(|| router.asics.get(name)).flatten();
+            let page_copy = (!silent.contains(name)).then(|| asics.get(name)).flatten();
             let reported = match page_copy.map(|asic| between(name, asic, route, expected.as_ref())) {
                 Some(Ok(reported)) => Some(reported),
-                Some(Err(silence)) if router.asics.len() == 1 => return Err(silence),
+                Some(Err(silence)) if asics.len() == 1 => return Err(silence),
                 _ => None,
             };
             let (stage, under_way, message) = reported.unwrap_or_else(|| {
@@ -323,7 +327,7 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
                     "its stages are too busy to say; what is behind them does not go on".into(),
                 )
             });
-            let stage = if router.asics.len() > 1 { format!("{name} {stage}") } else { stage };
+            let stage = if asics.len() > 1 { format!("{name} {stage}") } else { stage };
             (stage, under_way, message)
         }
         _ => {
@@ -412,8 +416,10 @@ fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     let page_copy = routes.clone();
     let of_rib: Vec<Option<Expected>> =
         rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;
-    let mut chips = Vec::with_capacity(router.asics.len());
-    for asic in router.asics.values() {
+    let dataplanes = router.dataplanes();
+    let asics = &dataplanes.asics;
+    let mut chips = Vec::with_capacity(asics.len());
+    for asic in asics.values() {
         chips.push(asic.entries(&routes)?);
     }
     let all = routes.iter().zip(of_rib).enumerate();

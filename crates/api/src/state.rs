@@ -5,7 +5,7 @@ use super::route_check;
 use ribtide_asic::InProcess;
 use ribtide_bfdd::Bfd;
 use ribtide_bgpd::Bgp;
-use ribtide_bgpd::owners::Owners;
+use ribtide_bgpd::owners::Directory;
 use ribtide_bmpd::Bmp;
 use ribtide_config::Config;
 use ribtide_dataplane::fpm::FpmHandle;
@@ -22,7 +22,27 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::watchdog::Watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The handle of a part of the router that a reload begins and ends.
+pub struct Slot<T>(RwLock<Option<T>>);
+
+impl<T: Clone> Slot<T> {
+    /// With a part that runs, or none.
+    pub fn new(part: Option<T>) -> Slot<T> {
+        Slot(RwLock::new(part))
+    }
+
+    /// The part that runs. It may end at any time, and then does not reply.
+    pub fn get(&self) -> Option<T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it. Returns the former one.
+    pub fn set(&self, part: Option<T>) -> Option<T> {
+        std::mem::replace(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), part)
+    }
+}
 
 /// The handles of a running router: its configuration and every stage.
 pub struct RouterState {
@@ -37,17 +57,24 @@ pub struct RouterState {
     /// Every stage's meter.
     pub meters: Meters,
     /// BGP, when configured.
-    pub bgp: Option<Bgp>,
-    /// Origin validation; see [`RouterState::rpki`].
-    pub rpki: RwLock<Option<StageHandle<Engine>>>,
+    pub bgp: Slot<Arc<Bgp>>,
+    /// Origin validation, when configured.
+    pub rpki: Slot<StageHandle<Engine>>,
     /// BMP, when configured.
-    pub bmp: Option<Bmp>,
+    pub bmp: Slot<Arc<Bmp>>,
     /// MRT files, when configured.
-    pub mrt: Option<Mrt>,
+    pub mrt: Slot<Arc<Mrt>>,
     /// BFD.
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
     pub rib: Option<RibHandle>,
+    /// The dataplanes; see [`RouterState::dataplanes`].
+    pub dataplanes: RwLock<Arc<Dataplanes>>,
+}
+
+/// The handles of the dataplanes.
+#[derive(Clone, Default)]
+pub struct Dataplanes {
     /// The kernel, when routes are installed there.
     pub kernel: Option<KernelHandle>,
     /// Virtual ASICs, by name.
@@ -67,14 +94,19 @@ impl RouterState {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// Origin validation, when configured.
-    pub fn rpki(&self) -> Option<StageHandle<Engine>> {
-        self.rpki.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The dataplanes that run. One that a reload removes does not reply any more.
+    pub fn dataplanes(&self) -> Arc<Dataplanes> {
+        self.dataplanes.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the dataplanes that run.
+    pub fn set_dataplanes(&self, dataplanes: Dataplanes) {
+        *self.dataplanes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(dataplanes);
     }
 
     /// The shards, where BGP runs.
-    pub fn owners(&self) -> Option<RwLockReadGuard<'_, Owners>> {
-        self.bgp.as_ref().map(|bgp| bgp.owners.read())
+    pub fn owners(&self) -> Option<Arc<Directory>> {
+        Some(self.bgp.get()?.owners.clone())
     }
 }
 

@@ -13,11 +13,13 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod acks;
+mod interfaces;
 mod reconcile;
 mod vrf_names;
 
 use acks::{Acks, BatchHeader};
 use crossbeam_channel::Select;
+use interfaces::{Interfaces, describe, port, port_setup};
 use ribtide_config::{InterfaceConfig, VirtualAsicConfig, VrfSetup};
 use ribtide_dataplane::RibChannel;
 use ribtide_dataplane::announcer::{Announcer, Style};
@@ -46,12 +48,11 @@ use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
 use ribtide_swss::syncd::{PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
 use ribtide_tables::{Producer, TableError};
-use ribtide_vswitch::{Counts, Forward, PortSetup, VirtualSwitch};
+use ribtide_vswitch::{Counts, Forward, VirtualSwitch};
 use ribtide_wire::netlink::Content;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vrf_names::VrfNames;
 
@@ -76,7 +77,7 @@ pub struct InProcess {
     fpmsyncd: StageHandle<Fpm>,
     orchagent: StageHandle<OrchStage>,
     syncd: StageHandle<SyncdStage>,
-    interfaces: Arc<[Name]>,
+    interfaces: Interfaces,
     vrfs: VrfNames,
     reconciled: Tally,
 }
@@ -145,7 +146,7 @@ pub fn start(
     let mac = OrchConfig::default().mac;
     let orch_config = OrchConfig { window: WINDOW, single_groups: true, mac, ..OrchConfig::default() };
     let mut orch = Orch::new(orch_config, Box::new(vids.clone()));
-    describe(&mut orch, interfaces);
+    begin_ports(&mut orch, interfaces);
     place(&mut orch, interfaces.iter().map(|interface| interface.name.as_str().into()), vrfs);
     let acks = Acks::new(channel.id, channel.rib.feedback.clone(), vrf_names.clone());
     let orchagent = OrchStage {
@@ -171,11 +172,7 @@ pub fn start(
         heartbeat: None,
     };
 
-    let ports = interfaces.iter().enumerate().map(|(i, interface)| PortSetup {
-        name: interface.name.as_str().into(),
-        lanes: lanes(i),
-        speed: SPEED,
-    });
+    let ports = interfaces.iter().enumerate().map(|(i, interface)| port_setup(i, &interface.name));
     let chip = VirtualSwitch::new(ports.collect(), config.chip);
     let link = Box::new(ToOrchagent { requests: requested, replies });
     let syncd = Syncd::new(chip, Box::new(vids)).without_rows();
@@ -197,7 +194,7 @@ pub fn start(
                 && !all.stopped()
             {
                 events::log_failure(stage, &e);
-                all.stop();
+                all.fail();
             }
         };
         thread::spawn(format!("{name}-{stage}"), Ends::WithOwner, run)
@@ -210,12 +207,11 @@ pub fn start(
     if !interval.is_zero() {
         reconcile::start(name, ask_orchagent.clone(), ask_syncd.clone(), interval, log(), stop_reconcile)?;
     }
-    let interfaces = interfaces.iter().map(|interface| interface.name.as_str().into()).collect();
     Ok(InProcess {
         fpmsyncd: ask_fpmsyncd,
         orchagent: ask_orchagent,
         syncd: ask_syncd,
-        interfaces,
+        interfaces: Interfaces::new(interfaces),
         vrfs: vrf_names,
         reconciled,
     })
@@ -236,8 +232,8 @@ impl InProcess {
         self.fpmsyncd.call(move |fpm| {
             links.iter().for_each(|(device, name)| fpm.machine.link(*device, name, &mut fpm.out))
         })?;
-        let (interfaces, vrfs) = (self.interfaces.clone(), vrfs.to_vec());
-        self.orchagent.call(move |stage| place(&mut stage.orch, interfaces.iter().cloned(), &vrfs))
+        let (interfaces, vrfs) = (self.interfaces.names(), vrfs.to_vec());
+        self.orchagent.call(move |stage| place(&mut stage.orch, interfaces.into_iter(), &vrfs))
     }
 
     /// Removes all other VRFs after their work in flight. Call it after the RIB manager has
@@ -416,26 +412,10 @@ fn lanes(i: usize) -> Vec<u32> {
 }
 
 /// Sends orchagent the rows of ports, addresses and neighbours, as SONiC's other daemons would.
-fn describe(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
+fn begin_ports(orch: &mut Orch, interfaces: &[InterfaceConfig]) {
     for (i, interface) in interfaces.iter().enumerate() {
-        let name: ribtide_swss::Name = interface.name.as_str().into();
-        let lanes = lanes(i).iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-        let row = PortRow {
-            lanes: Some(lanes.into()),
-            speed: Some(SPEED),
-            admin_up: Some(true),
-            oper_up: Some(true),
-            ..PortRow::default()
-        };
-        orch.port(Change::set(PortKey::Port(name.clone()), row));
-        for (address, len) in &interface.addresses {
-            let row =
-                IntfRow { scope: Some("global".into()), ipv6: Some(address.is_ipv6()), ..IntfRow::default() };
-            orch.interface(Change::set(IntfKey::Address(name.clone(), *address, *len), row));
-        }
-        for (ip, mac) in &interface.neighbors {
-            orch.neighbor(neighbor(NeighKey { ifname: name.clone(), ip: *ip }, Mac(*mac)));
-        }
+        port(orch, i, &interface.name.as_str().into());
+        describe(orch, None, interface);
     }
     orch.port(Change::set(
         PortKey::ConfigDone,
@@ -746,6 +726,7 @@ mod tests {
     use super::*;
     use ribtide_dataplane::{DataplaneSink, ToRib};
     use ribtide_rib::{FibAck, FibGroup, FibHop, FibRoute, GroupId, GroupOp, Protocol};
+    use std::sync::Arc;
 
     #[test]
     fn a_route_whose_neighbour_appears_later_no_longer_fails() {

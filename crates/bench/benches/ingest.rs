@@ -136,7 +136,7 @@ impl ReaderBench {
 }
 
 fn peer(n: u32) -> IngestPeer {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     let kind = PeerKind::External;
     let info = PeerInfo {
         id: PeerId(n),
@@ -147,7 +147,7 @@ fn peer(n: u32) -> IngestPeer {
         kind,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             kind,
             65_001,

@@ -4,7 +4,7 @@
 //! has hundreds of sockets that never block, notes arrival times, and parses after the measurement.
 
 use crate::error::End;
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::{Afi, AfiSafi};
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{self, Frame, MessageType};
 use ribtide_wire::bgp::notification::{self, Notification, code, fsm};
@@ -119,7 +119,7 @@ impl Negotiation {
 }
 
 fn unicast(afi: Afi) -> Capability<'static> {
-    Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 }
+    Capability::multiprotocol(AfiSafi::unicast(afi))
 }
 
 /// The negotiated values of both OPENs.

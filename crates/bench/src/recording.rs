@@ -3,7 +3,7 @@
 
 use crate::Error;
 use crate::mrt_file::{Cut, MrtFile};
-use ribtide_prefix::{Afi, AnyPrefix, Map, Safi};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, Map};
 use ribtide_wire::bgp::attribute::{Attributes, code, flags};
 use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, frame};
 use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
@@ -221,8 +221,7 @@ fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: 
     let classic = prefix.afi() == Afi::Ipv4 && find(code::NEXT_HOP).is_some();
     if !classic {
         let mut mp = Vec::new();
-        mp.extend((prefix.afi() as u16).to_be_bytes());
-        mp.push(Safi::Unicast as u8);
+        mp.extend(AfiSafi::unicast(prefix.afi()).to_bytes());
         match find(code::MP_REACH_NLRI).and_then(|a| rib_next_hop(a.value)).unwrap_or(peer) {
             IpAddr::V4(a) => {
                 mp.push(4);

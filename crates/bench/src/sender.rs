@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::session::Session;
-use ribtide_prefix::{Family, Prefix, V4, V6};
+use ribtide_prefix::{Afi, AfiSafi, Family, Prefix};
 use ribtide_wire::bgp::{NextHop, build};
 
 /// Counts of sent messages; part of reports.
@@ -100,9 +100,9 @@ impl<'a> Sender<'a> {
     /// # Errors
     /// The session ended.
     pub fn end_of_rib(&mut self) -> Result<(), Error> {
-        for afi in [V4::AFI, V6::AFI] {
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
             if self.session.peer().takes(afi) {
-                build::end_of_rib(afi, &mut self.ready);
+                build::end_of_rib(AfiSafi::unicast(afi), &mut self.ready);
                 self.sent.updates += 1;
             }
         }

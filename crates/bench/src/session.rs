@@ -10,7 +10,7 @@
 use crate::error::{End, Error};
 use crate::lock;
 use crate::negotiation::{Negotiation, final_notification, keepalive};
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::{Afi, AfiSafi, ByFamily};
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{self, Frame, MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::notification::{Notification, cease};
@@ -87,7 +87,7 @@ impl Opened {
                 end: Mutex::new(None),
                 ended: Condvar::new(),
                 closing: AtomicBool::new(false),
-                refresh: [AtomicBool::new(false), AtomicBool::new(false)],
+                refresh: ByFamily::default(),
                 received: AtomicU64::new(0),
             });
             let stream = inbox.stream.try_clone()?;
@@ -122,7 +122,7 @@ struct Shared {
     /// We close the session: later events are no failures.
     closing: AtomicBool,
     /// ROUTE-REFRESH requests of the peer, per family.
-    refresh: [AtomicBool; 2],
+    refresh: ByFamily<AtomicBool>,
     /// UPDATEs received.
     received: AtomicU64,
 }
@@ -152,7 +152,7 @@ impl Session {
 
     /// Whether the peer requested a route refresh of the family (RFC 2918) since the last call.
     pub fn take_refresh(&self, afi: Afi) -> bool {
-        self.shared.refresh[afi as usize - 1].swap(false, Relaxed)
+        self.shared.refresh[AfiSafi::unicast(afi)].swap(false, Relaxed)
     }
 
     /// The reason of the session's end, or `None` while it is up.
@@ -242,9 +242,9 @@ impl Shared {
 
     fn note_refresh(&self, body: &[u8]) -> Result<(), Notification> {
         let refresh = RouteRefresh::parse(body)?;
-        let requested = refresh.kind == RefreshKind::Request && refresh.safi == Safi::Unicast as u8;
-        if let Some(afi) = Afi::from_u16(refresh.afi).filter(|_| requested) {
-            self.refresh[afi as usize - 1].store(true, Relaxed);
+        let requested = refresh.kind == RefreshKind::Request;
+        if let Some(family) = refresh.family().filter(|_| requested) {
+            self.refresh[family].store(true, Relaxed);
         }
         Ok(())
     }

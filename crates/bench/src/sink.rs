@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::routes::Routes;
 use crate::session::{self, Opened, Peer, Session, Speaker};
 use crate::{Error, lock};
-use ribtide_prefix::{Afi, Family, for_each_family};
+use ribtide_prefix::{AfiSafi, Family, for_each_family};
 use ribtide_wire::bgp::Update;
 use ribtide_wire::bgp::message::HEADER_LEN;
 use ribtide_wire::bgp::update::{Disposition, UpdateContext, parse};
@@ -352,8 +352,8 @@ impl Got {
         self.bytes += len as u64;
         self.malformed += u64::from(update.disposition() != Disposition::Normal);
         match update.end_of_rib() {
-            Some(Afi::Ipv4) => self.end_of_rib[0] = Some(now),
-            Some(Afi::Ipv6) => self.end_of_rib[1] = Some(now),
+            Some(AfiSafi::Ipv4Unicast) => self.end_of_rib[0] = Some(now),
+            Some(AfiSafi::Ipv6Unicast) => self.end_of_rib[1] = Some(now),
             None => self.last_prefix = Some(now),
         }
         for_each_family!(F => self.count::<F>(update));

@@ -1,6 +1,6 @@
 //! The state of the BFD thread: sessions with their sockets and configuration.
 
-use super::notifier::{Gateway, Notifier};
+use super::notifier::{BfdNews, Gateway, Notifier};
 use super::socket::{self, Listener};
 use super::{Learnt, Outputs};
 use mio::unix::SourceFd;
@@ -10,6 +10,7 @@ use ribtide_config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfi
 use ribtide_prefix::zone::with_zone;
 use ribtide_rib::IfIndex;
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring::Sender;
 use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -99,7 +100,7 @@ impl Engine {
             sessions: Sessions::new(RandomState::new().hash_one(std::process::id())),
             known: BTreeMap::new(),
             by_peer: BTreeMap::new(),
-            numbers: interfaces.iter().map(|i| (i.name.clone(), i.index)).collect(),
+            numbers: numbers(interfaces),
             notifier: Notifier::new(outputs),
             port: FIRST_SOURCE_PORT,
             start: Instant::now(),
@@ -290,6 +291,34 @@ impl Engine {
         }
     }
 
+    /// Sets the session thread of BGP, which learns the state of each of its sessions.
+    pub fn set_bgp(&mut self, bgp: Option<Sender<BfdNews>>) {
+        self.notifier.set_bgp(bgp);
+        for known in self.known.values().filter(|known| known.requested.bgp) {
+            self.notifier.neighbor(self.neighbor(known), Some(known.standing));
+        }
+        self.notifier.send();
+    }
+
+    /// Sets the interfaces whose numbers the configuration gives. Their gateways are known by other numbers then.
+    pub fn set_interfaces(&mut self, interfaces: &[InterfaceConfig]) {
+        let before: Vec<(Discriminator, Gateway, IpAddr)> =
+            self.known.iter().map(|(id, known)| (*id, self.gateway(known), self.neighbor(known))).collect();
+        self.numbers = numbers(interfaces);
+        for (id, gateway, neighbor) in before {
+            let Some(known) = self.known.get(&id).filter(|known| self.gateway(known) != gateway) else {
+                continue;
+            };
+            let renamed = known.requested.bgp && self.neighbor(known) != neighbor;
+            self.notifier.gateway(gateway, true);
+            if renamed {
+                self.notifier.neighbor(neighbor, None);
+            }
+            self.inform(id);
+        }
+        self.notifier.send();
+    }
+
     /// The sessions of a configuration and of learnt neighbours. Both have one session where they have the same neighbour,
     /// with the settings of the configuration.
     fn with_learnt(&self, config: &BfdConfig) -> BfdConfig {
@@ -455,6 +484,11 @@ impl Engine {
         }
         self.by_peer.remove(&known.peer);
     }
+}
+
+/// The numbers of interfaces, by name.
+fn numbers(interfaces: &[InterfaceConfig]) -> BTreeMap<String, IfIndex> {
+    interfaces.iter().map(|i| (i.name.clone(), i.index)).collect()
 }
 
 impl SessionEntry {

@@ -4,7 +4,7 @@
 use super::Outputs;
 use ribtide_bfd::Standing;
 use ribtide_rib::{GatewayEvent, IfIndex, RibIn};
-use ribtide_runtime::ring::TrySend;
+use ribtide_runtime::ring::{Sender, TrySend};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -35,6 +35,12 @@ pub(super) struct Notifier {
 impl Notifier {
     pub(super) fn new(outputs: Outputs) -> Notifier {
         Notifier { outputs, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
+    }
+
+    /// Sets the session thread; what waits for the former one is dropped.
+    pub(super) fn set_bgp(&mut self, bgp: Option<Sender<BfdNews>>) {
+        self.outputs.bgp = bgp;
+        self.neighbors.clear();
     }
 
     pub(super) fn gateway(&mut self, gateway: Gateway, usable: bool) {

@@ -512,7 +512,7 @@ mod tests {
                     (false, 0) => PeerKind::Internal,
                     (false, _) => PeerKind::Confederation,
                 };
-                let families = FamilySet { ipv4: true, ipv6: true };
+                let families = FamilySet::UNICAST;
                 PeerInfo {
                     id: PeerId(n as u32),
                     session: 0,
@@ -522,7 +522,7 @@ mod tests {
                     kind,
                     multihop: false,
                     families,
-                    path_ids: FamilySet::default(),
+                    path_ids: FamilySet::NONE,
                     egress: EgressSettings::new(kind, 1, id(1), families, export.clone()),
                 }
             })

@@ -13,27 +13,30 @@ use crate::presence::Presence;
 use crate::watch::WatchSet;
 use ribtide_policy::{Named, PrefixSet};
 pub use ribtide_prefix::TrackedNextHop;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
+use ribtide_prefix::{
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Prefix, for_each_bgp_family, per_bgp_family,
+    per_family,
+};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-per_family! {
+per_bgp_family! {
     /// Prefixes, per family.
     #[derive(Clone, Copy, Debug)]
     pub struct Prefixes<F> = Vec<Prefix<F>>;
 }
 
-per_family! {
+per_bgp_family! {
     /// Prefixes with path identifiers, per family.
     #[derive(Clone, Copy, Debug)]
     pub struct PathPrefixes<F> = Vec<PathPrefix<F>>;
 }
 
 /// The prefixes of each family.
-pub fn by_family(prefixes: &[AnyPrefix]) -> Families<Prefixes> {
-    let mut families: Families<Prefixes> = Families::default();
+pub fn by_family(prefixes: &[AnyPrefix]) -> BgpFamilies<Prefixes> {
+    let mut families: BgpFamilies<Prefixes> = BgpFamilies::default();
     for prefix in prefixes {
         match prefix {
             AnyPrefix::V4(prefix) => families.v4.push(*prefix),
@@ -75,7 +78,7 @@ pub enum ShardIn {
         /// The number of its session.
         session: u32,
         /// The family.
-        afi: Afi,
+        family: AfiSafi,
     },
     /// It has sent all of them. Without a begin, it changes nothing.
     EndOfRefresh {
@@ -84,7 +87,7 @@ pub enum ShardIn {
         /// The number of its session.
         session: u32,
         /// The family.
-        afi: Afi,
+        family: AfiSafi,
     },
     /// Routes, in the order received.
     Routes(UpdateBatch),
@@ -121,7 +124,7 @@ pub struct UpdateBatch {
     /// Operations on the prefixes below: each takes the next `count` of its family.
     pub ops: Vec<RouteOp>,
     /// The prefixes.
-    pub prefixes: Families<Prefixes>,
+    pub prefixes: BgpFamilies<Prefixes>,
 }
 
 /// The part of one UPDATE for one shard and family.
@@ -132,7 +135,7 @@ pub struct RouteOp {
     /// The path identifier of its prefixes (RFC 7911); 0 where the session has none.
     pub path_id: u32,
     /// The family of its prefixes.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// The number of its prefixes.
     pub count: u32,
 }
@@ -176,7 +179,7 @@ pub struct BestBatch {
     /// within the batch.
     pub paths: Vec<BestPath>,
     /// The changes.
-    pub changes: Families<Changes>,
+    pub changes: BgpFamilies<Changes>,
 }
 
 /// A path for egress workers.
@@ -188,7 +191,7 @@ pub struct BestPath {
     pub source: PeerId,
 }
 
-per_family! {
+per_bgp_family! {
     /// Best-path changes, per family.
     #[derive(Clone, Copy, Debug)]
     pub struct Changes<F> = Vec<Change<F>>;
@@ -197,7 +200,7 @@ per_family! {
 /// A changed best path of one prefix. `old` equals `new` of the previous change (or dump) of this
 /// prefix on the same queue; advertised paths are derived from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Change<F: Family> {
+pub struct Change<F: BgpFamily> {
     /// The prefix.
     pub prefix: Prefix<F>,
     /// Index of the former best path in [`BestBatch::paths`], or [`NONE`].
@@ -215,7 +218,7 @@ pub struct RankedBatch {
     /// The former and the new paths of each change, the former first.
     pub ranked: Vec<RankedPath>,
     /// The changes.
-    pub changes: Families<RankedChanges>,
+    pub changes: BgpFamilies<RankedChanges>,
 }
 
 /// A path among the ranked ones of a prefix.
@@ -229,7 +232,7 @@ pub struct RankedPath {
     pub equal: bool,
 }
 
-per_family! {
+per_bgp_family! {
     /// Changes of ranked paths, per family.
     #[derive(Clone, Copy, Debug)]
     pub struct RankedChanges<F> = Vec<RankedChange<F>>;
@@ -238,7 +241,7 @@ per_family! {
 /// The ranked paths of one prefix changed. The former ones equal the new ones of the previous change (or
 /// dump) of this prefix on the same queue; advertised paths are derived from them.
 #[derive(Clone, Copy, Debug)]
-pub struct RankedChange<F: Family> {
+pub struct RankedChange<F: BgpFamily> {
     /// The prefix.
     pub prefix: Prefix<F>,
     /// Where its former paths begin in [`RankedBatch::ranked`].
@@ -255,7 +258,7 @@ impl RankedBatch {
         let (paths, ranked) = (self.paths.len() as u32, self.ranked.len() as u32);
         self.paths.extend_from_slice(&other.paths);
         self.ranked.extend(other.ranked.iter().map(|one| RankedPath { path: one.path + paths, ..*one }));
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let changes = other.changes.get::<F>().iter();
             let changes = changes.map(|change| RankedChange { start: change.start + ranked, ..*change });
             self.changes.get_mut::<F>().extend(changes);
@@ -263,7 +266,7 @@ impl RankedBatch {
     }
 
     /// The former and the new paths of one of its changes, each from the best on.
-    pub fn of<F: Family>(&self, change: &RankedChange<F>) -> (&[RankedPath], &[RankedPath]) {
+    pub fn of<F: BgpFamily>(&self, change: &RankedChange<F>) -> (&[RankedPath], &[RankedPath]) {
         let start = change.start as usize;
         let middle = start + change.old as usize;
         (&self.ranked[start..middle], &self.ranked[middle..middle + change.new as usize])
@@ -281,7 +284,7 @@ pub struct DumpRequest {
     /// Returned with every part of the reply.
     pub token: u64,
     /// The family.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// The prefixes.
     pub scope: DumpScope,
     /// Whether it needs the ranked paths of each prefix, and changes of these from now on.
@@ -295,7 +298,7 @@ pub struct DumpScope(pub Option<Arc<[Arc<Named<PrefixSet>>]>>);
 impl DumpScope {
     /// Whether it has a prefix.
     #[inline]
-    pub fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    pub fn has<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.0.as_ref().is_none_or(|sets| sets.iter().any(|set| set.set().contains(prefix)))
     }
 }
@@ -346,7 +349,7 @@ pub enum EgressIn {
     MaxPrefixes(PeerId, PrefixLimits),
     /// The peer asked for a family again (RFC 2918), or an operator did. `true`: the peer understands marks of its begin and end
     /// (RFC 7313).
-    Refresh(PeerId, Afi, bool),
+    Refresh(PeerId, AfiSafi, bool),
     /// The presence of routes that export policies and default routes depend on.
     Presence(Arc<Presence>),
     /// A peer came up elsewhere: sources must be known before their paths. A peer whose
@@ -367,7 +370,8 @@ pub enum EgressIn {
 pub struct Feed {
     /// Distinct next-hop sets that the changes name by index.
     pub sets: Vec<FeedSet>,
-    /// Prefix and index of its set, or [`NONE`] when BGP has no route any more.
+    /// Prefix and index of its set, or [`NONE`] when BGP has no route any more. Of the families whose routes are
+    /// installed.
     pub changes: Families<FeedChanges>,
 }
 
@@ -385,7 +389,7 @@ pub struct FeedSet {
 }
 
 per_family! {
-    /// Feed changes, per family.
+    /// Feed changes, per address family.
     #[derive(Clone, Copy, Debug)]
     pub struct FeedChanges<F> = Vec<(Prefix<F>, u32)>;
 }

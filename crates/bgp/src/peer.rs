@@ -5,7 +5,7 @@ use crate::message::DumpScope;
 use crate::presence::Presence;
 use ribtide_policy::{Named, PrefixRange, PrefixSet, RouteType, Source};
 pub use ribtide_prefix::FamilySet;
-use ribtide_prefix::{Afi, Prefix, V4, V6};
+use ribtide_prefix::{AfiSafi, ByFamily, Prefix, V4, V6};
 use ribtide_wire::bgp::role::Role;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -113,28 +113,7 @@ impl PeerKind {
 }
 
 /// A number of prefixes per family; `None`: no limit.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PrefixLimits {
-    /// Of IPv4 unicast.
-    pub ipv4: Option<u32>,
-    /// Of IPv6 unicast.
-    pub ipv6: Option<u32>,
-}
-
-impl PrefixLimits {
-    /// The limit of `afi` unicast.
-    pub fn of(self, afi: Afi) -> Option<u32> {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
-    }
-
-    /// Whether no family has a limit.
-    pub fn is_none(self) -> bool {
-        self == PrefixLimits::default()
-    }
-}
+pub type PrefixLimits = ByFamily<Option<u32>>;
 
 /// Which paths of a prefix a peer gets, with path identifiers (RFC 7911). Paths that the group's rules
 /// or its export policy refuse do not count, so none hides another.
@@ -163,31 +142,24 @@ impl fmt::Display for PathSelection {
 
 /// A selection of paths per family; `None`: the best path alone, without identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct SentPaths {
-    /// Of IPv4 unicast.
-    pub ipv4: Option<PathSelection>,
-    /// Of IPv6 unicast.
-    pub ipv6: Option<PathSelection>,
-}
+pub struct SentPaths(pub ByFamily<Option<PathSelection>>);
 
 impl SentPaths {
-    /// The selection of `afi` unicast.
-    pub fn of(self, afi: Afi) -> Option<PathSelection> {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
+    /// The selection of a family.
+    #[inline]
+    pub fn of(self, family: AfiSafi) -> Option<PathSelection> {
+        self.0[family]
     }
 
     /// The families with a selection.
     pub fn families(self) -> FamilySet {
-        FamilySet { ipv4: self.ipv4.is_some(), ipv6: self.ipv6.is_some() }
+        AfiSafi::ALL.into_iter().filter(|family| self.of(*family).is_some()).collect()
     }
 
     /// The selections of these families alone.
     #[must_use]
     pub fn within(self, families: FamilySet) -> SentPaths {
-        SentPaths { ipv4: self.ipv4.filter(|_| families.ipv4), ipv6: self.ipv6.filter(|_| families.ipv6) }
+        SentPaths(ByFamily::new(|family| self.of(family).filter(|_| families.has(family))))
     }
 }
 
@@ -310,10 +282,10 @@ pub struct DefaultOriginate {
 
 impl DefaultOriginate {
     /// Its attributes in a family.
-    pub fn of(&self, afi: Afi) -> Option<&AttrSet> {
-        match afi {
-            Afi::Ipv4 => self.v4.as_ref(),
-            Afi::Ipv6 => self.v6.as_ref(),
+    pub fn of(&self, family: AfiSafi) -> Option<&AttrSet> {
+        match family {
+            AfiSafi::Ipv4Unicast => self.v4.as_ref(),
+            AfiSafi::Ipv6Unicast => self.v6.as_ref(),
         }
     }
 }
@@ -388,9 +360,9 @@ impl EgressSettings {
         DumpScope(Some(sets.into()))
     }
 
-    /// Whether the paths for these peers in family `afi` depend on others than the best.
-    pub fn takes_ranked(&self, afi: Afi) -> bool {
-        self.client.is_some() || self.add_path.of(afi).is_some()
+    /// Whether the paths for these peers in family `family` depend on others than the best.
+    pub fn takes_ranked(&self, family: AfiSafi) -> bool {
+        self.client.is_some() || self.add_path.of(family).is_some()
     }
 }
 

@@ -14,7 +14,7 @@ use ribtide_bgp::message::{
     BestBatch, BestPath, Change, EgressIn, NONE, RankedBatch, RankedChange, RankedPath,
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PathSelection, PeerId, PeerInfo, PeerKind};
-use ribtide_prefix::{Prefix, V4};
+use ribtide_prefix::{AfiSafi, Prefix, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ const SHARE: usize = 6;
 const SOURCES: u32 = 10;
 
 fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     Arc::new(PeerInfo {
         id: PeerId(n),
         session: 1,
@@ -44,7 +44,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
         kind,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             kind,
             65000,
@@ -247,7 +247,7 @@ fn ranked() {
     let mut timed = Timed { worker: Worker::new(0, 1), out: Vec::new() };
     (0..SOURCES).for_each(|n| timed.worker.handle(EgressIn::SourceUp(peer(n, PeerKind::External))));
     let mut member = (*peer(100, PeerKind::Client)).clone();
-    member.egress.add_path.ipv4 = Some(PathSelection::All);
+    member.egress.add_path.0[AfiSafi::Ipv4Unicast] = Some(PathSelection::All);
     timed.worker.handle(EgressIn::MemberUp(Arc::new(member)));
     let token = timed.worker.requests()[0].token;
     timed.worker.handle(EgressIn::RankedDump { token, batch: RankedBatch::default(), last: true });

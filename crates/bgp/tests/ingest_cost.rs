@@ -27,7 +27,7 @@ const ROUNDS: u32 = 4;
 const BATCH: usize = 500;
 
 fn peer() -> IngestPeer {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     let export = Arc::new(Policy::accept());
     let info = PeerInfo {
         id: PeerId(3),
@@ -38,7 +38,7 @@ fn peer() -> IngestPeer {
         kind: PeerKind::External,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(PeerKind::External, 65000, Ipv4Addr::new(10, 0, 0, 1), families, export)

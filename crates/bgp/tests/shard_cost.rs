@@ -14,7 +14,7 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgp::shard::{Shard, ShardOut};
-use ribtide_prefix::{Afi, Families, Prefix, Rng, V4};
+use ribtide_prefix::{AfiSafi, BgpFamilies, Prefix, Rng, V4};
 use ribtide_wire::bgp::attribute::{AsPath, Origin, code};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ struct Load {
 }
 
 fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     Arc::new(PeerInfo {
         id: PeerId(n),
         session,
@@ -54,7 +54,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,
@@ -125,7 +125,7 @@ impl<'a> Sender<'a> {
             return None;
         }
         let (peer, session) = (PeerId(self.peer), 1);
-        let mut batch = UpdateBatch { peer, session, ops: Vec::new(), prefixes: Families::default() };
+        let mut batch = UpdateBatch { peer, session, ops: Vec::new(), prefixes: BgpFamilies::default() };
         let mut bytes = 0;
         while batch.prefixes.v4.len() < BATCH && self.at < self.order.len() {
             let group = self.order[self.at] as usize;
@@ -136,7 +136,7 @@ impl<'a> Sender<'a> {
             batch.ops.push(RouteOp {
                 attrs: Some(attrs),
                 path_id: 0,
-                afi: Afi::Ipv4,
+                family: AfiSafi::Ipv4Unicast,
                 count: prefixes.len() as u32,
             });
             batch.prefixes.v4.extend_from_slice(prefixes);
@@ -153,8 +153,13 @@ fn withdrawals(peer: u32, groups: &[Vec<Prefix<V4>>], rng: &mut Rng) -> Vec<Upda
     let batch = |prefixes: &[Prefix<V4>]| UpdateBatch {
         peer: PeerId(peer),
         session: 1,
-        ops: vec![RouteOp { attrs: None, path_id: 0, afi: Afi::Ipv4, count: prefixes.len() as u32 }],
-        prefixes: Families { v4: prefixes.to_vec(), v6: Vec::new() },
+        ops: vec![RouteOp {
+            attrs: None,
+            path_id: 0,
+            family: AfiSafi::Ipv4Unicast,
+            count: prefixes.len() as u32,
+        }],
+        prefixes: BgpFamilies { v4: prefixes.to_vec(), v6: Vec::new() },
     };
     prefixes.chunks(BATCH).map(batch).collect()
 }
@@ -257,7 +262,13 @@ fn measure(load: &Load) {
     timed.handle(ShardIn::Suppress(load.suppressed));
     if load.ranked {
         let scope = DumpScope::default();
-        timed.handle(ShardIn::Dump(DumpRequest { worker: 0, token: 0, afi: Afi::Ipv4, scope, ranked: true }));
+        timed.handle(ShardIn::Dump(DumpRequest {
+            worker: 0,
+            token: 0,
+            family: AfiSafi::Ipv4Unicast,
+            scope,
+            ranked: true,
+        }));
         timed.print("nothing dumped", 1);
     }
     (0..load.peers).for_each(|n| timed.handle(ShardIn::PeerUp(peer(n, 1))));
@@ -265,7 +276,7 @@ fn measure(load: &Load) {
     println!("{}: {} peers of {} prefixes", load.name, load.peers, load.prefixes);
     timed.print("a path announced", paths);
     let counts = timed.shard.counts();
-    assert_eq!(counts.ipv4.paths, paths);
+    assert_eq!(counts.families[AfiSafi::Ipv4Unicast].paths, paths);
     let a_path = |bytes: usize| bytes as f64 / paths as f64;
     println!(
         "{:>22}: {:.1} bytes, and {:.1} of attribute sets; {:.1} more resident than before",
@@ -277,7 +288,7 @@ fn measure(load: &Load) {
     timed.handle(ShardIn::Dump(DumpRequest {
         worker: 0,
         token: 1,
-        afi: Afi::Ipv4,
+        family: AfiSafi::Ipv4Unicast,
         scope: DumpScope::default(),
         ranked: load.ranked,
     }));
@@ -292,7 +303,7 @@ fn measure(load: &Load) {
         gone.into_iter().for_each(|batch| timed.handle(ShardIn::Routes(batch)));
         timed.print("a path withdrawn", load.prefixes);
     }
-    timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1, retained: FamilySet::default() });
+    timed.handle(ShardIn::PeerDown { peer: PeerId(0), session: 1, retained: FamilySet::NONE });
     timed.print("a path purged", load.prefixes);
 }
 
@@ -303,7 +314,7 @@ fn measure_identifiers(by_path: bool) {
     let groups = groups(100_000);
     let mut shard = Shard::new(DecisionOptions::default());
     let mut out = ShardOut::default();
-    let path_ids = FamilySet { ipv4: true, ipv6: false };
+    let path_ids = FamilySet::IPV4_UNICAST;
     shard.handle(ShardIn::PeerUp(Arc::new(PeerInfo { path_ids, ..(*peer(0, 1)).clone() })), &mut out);
     let (mut sets, mut last) = (0, 0);
     for source in 0..SOURCES {
@@ -326,11 +337,11 @@ fn measure_identifiers(by_path: bool) {
         }
     }
     let counts = shard.counts();
-    let bytes = (counts.memory - sets) as f64 / counts.ipv4.paths as f64;
+    let bytes = (counts.memory - sets) as f64 / counts.families[AfiSafi::Ipv4Unicast].paths as f64;
     println!(
         "identifiers by {}: {} paths, {} entries of sets, {bytes:.1} bytes a path",
         if by_path { "path" } else { "source" },
-        counts.ipv4.paths,
+        counts.families[AfiSafi::Ipv4Unicast].paths,
         counts.attribute_sets
     );
 }

@@ -8,12 +8,15 @@
 use super::mailbox::{Mailbox, retry_all};
 use super::monitor::{self, MonitorIn, Tap};
 use super::pace::Pace;
-use super::stage::{Stage, Turn};
+use super::stage::{Stage, Turn, pin};
 use crossbeam_channel::Select;
 use ribtide_bgp::egress::{Flush, LimitExceeded, Worker, Write};
 use ribtide_bgp::message::{EgressIn, ShardIn};
+use ribtide_bgp::peer::PeerInfo;
+use ribtide_prefix::sum_bgp_families;
 use ribtide_runtime::activity::Watch;
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
+use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -61,12 +64,24 @@ struct Wanted {
     best: AtomicBool,
     /// Changes of ranked paths: it has a group that takes these.
     ranked: AtomicBool,
+    /// The worker is removed, and needs nothing any more.
+    removed: AtomicBool,
 }
 
 impl WorkerSink {
     /// Whether it needs changes. A worker sets this before it requests a dump.
     pub fn wanted(&self) -> bool {
         self.wanted.best.load(Acquire)
+    }
+
+    /// Marks it as removed, for every shard.
+    pub(super) fn remove(&self) {
+        self.wanted.removed.store(true, Release);
+    }
+
+    /// Whether it is removed: its number has another worker later, or none.
+    pub(super) fn is_removed(&self) -> bool {
+        self.wanted.removed.load(Acquire)
     }
 
     /// Whether it needs changes of ranked paths.
@@ -138,7 +153,7 @@ impl WorkerBuilder {
             calls,
             shards: outputs.shards.into_iter().map(Mailbox::new).collect(),
             writes: Mailbox::new(outputs.writes),
-            monitor: outputs.monitor.map(|tap| (Mailbox::new(tap.data.clone()), tap)),
+            monitor: outputs.monitor.map(Tap::with_mailbox),
             upstream: outputs.upstream,
             pace: Pace::default(),
             wants: [false; 2],
@@ -146,6 +161,7 @@ impl WorkerBuilder {
             packing: false,
             dumps_paused: false,
             deferred,
+            retired: false,
             meter: meters.meter("egress"),
         };
         (WorkerPort { handle: handle.with_wake(self.wake) }, stage)
@@ -178,6 +194,22 @@ impl WorkerPort {
         self.handle.wait(|stage| stage.dumps_paused = true)
     }
 
+    /// Binds its thread to these CPUs.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn pin(&self, name: String, cpus: Option<Cpus>) -> Result<(), NoReply> {
+        self.handle.wait(move |_| pin(&name, cpus.as_ref()))
+    }
+
+    /// Sets the BMP monitor. Messages that wait for the former one are dropped.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_bmp(&self, tap: Option<Tap>) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.monitor = tap.map(Tap::with_mailbox))
+    }
+
     /// Replaces the shards that get dump requests. Call it only while no dump is under way.
     ///
     /// # Errors
@@ -196,6 +228,41 @@ impl WorkerPort {
     /// [`NoReply`] when it has ended.
     pub(super) fn resume_dumps(&self) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.dumps_paused = false)
+    }
+
+    /// The sources that it knows, with those in its queue.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn sources(&self) -> Result<Vec<Arc<PeerInfo>>, NoReply> {
+        self.handle.wait(|stage| {
+            stage.take_control();
+            stage.worker.sources()
+        })
+    }
+
+    /// It learns sources from before its time.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn learn(&self, sources: Vec<Arc<PeerInfo>>) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.worker.learn(sources))
+    }
+
+    /// Whether the selection of routes is deferred.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn is_deferred(&self) -> Result<bool, NoReply> {
+        self.handle.wait(|stage| stage.deferred)
+    }
+
+    /// Ends it after its remaining work. It gets no member any more.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn retire(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.retired = true)
     }
 
     /// The selection of routes is deferred no longer (RFC 4724 section 4.1): members get their tables, and End-of-RIB.
@@ -232,6 +299,8 @@ pub(super) struct WorkerStage {
     dumps_paused: bool,
     /// Whether nothing is advertised yet, because the router has restarted and waits for the routes of its peers.
     deferred: bool,
+    /// Whether it has no members for good, and ends after its last output.
+    retired: bool,
     meter: Meter,
 }
 
@@ -260,6 +329,8 @@ impl Stage for WorkerStage {
             Turn::Held
         } else if self.packing || !self.inbox.is_empty() || !self.control.is_empty() {
             Turn::Busy
+        } else if self.retired && !self.worker.has_groups() {
+            Turn::Over
         } else if sent_all && self.shards.iter().all(Mailbox::is_empty) && !self.pace.waits() {
             Turn::Idle
         } else {
@@ -306,17 +377,19 @@ impl WorkerStage {
             self.take_control();
             self.stale = self.stale.saturating_sub(1);
             routes += match &message {
-                EgressIn::Best(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Dump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Mirror { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::Ranked(batch) => batch.changes.v4.len() + batch.changes.v6.len(),
-                EgressIn::RankedDump { batch, .. } => batch.changes.v4.len() + batch.changes.v6.len(),
+                EgressIn::Best(batch) => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Dump { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Mirror { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::Ranked(batch) => sum_bgp_families!(F => batch.changes.get::<F>().len()),
+                EgressIn::RankedDump { batch, .. } => sum_bgp_families!(F => batch.changes.get::<F>().len()),
                 _ => 0,
             };
             self.worker.handle(message);
         }
+        // A monitor that has ended may have requested pages.
+        let mirrored = self.worker.take_mirrored();
         if let Some((mailbox, _)) = &mut self.monitor {
-            self.worker.take_mirrored().into_iter().for_each(|page| mailbox.post(MonitorIn::Mirrored(page)));
+            mirrored.into_iter().for_each(|page| mailbox.post(MonitorIn::Mirrored(page)));
         }
         routes
     }

@@ -9,10 +9,9 @@
 //! dataplanes get the routes and remove others, then neighbours get them, and End-of-RIB. Only a
 //! neighbour that restarts too is not awaited before routes are advertised.
 
-use super::Bgp;
-use super::egress::WorkerPort;
 use super::owners::Directory;
 use super::session::{self, NeighborView, Sessions};
+use super::{Bgp, Workers};
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::log::target;
@@ -61,7 +60,7 @@ pub fn watch(bgp: &Bgp, start: Start, rings: Rings, stop: Stop) -> io::Result<()
 struct Wait {
     sessions: StageHandle<Sessions>,
     owners: Arc<Directory>,
-    workers: Vec<WorkerPort>,
+    workers: Workers,
     rings: Rings,
     rib: Option<Sender<RibIn>>,
     stop: Stop,
@@ -90,7 +89,7 @@ impl Wait {
         let left = awaited().1;
         // These fail only when the process is stopping.
         let _ = self.sessions.call(Sessions::end_deferral);
-        for worker in &self.workers {
+        for (_, worker) in self.workers.running() {
             let _ = worker.end_deferral();
         }
         tracing::info!(

@@ -18,11 +18,13 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod cpus_change;
 pub mod egress;
 pub mod initial_routes;
 mod mailbox;
 pub mod messages;
 pub mod monitor;
+mod monitors_change;
 pub mod owners;
 mod pace;
 mod placement;
@@ -30,12 +32,16 @@ pub mod reader;
 pub mod resize;
 pub mod session;
 pub mod shard;
+mod shutdown;
 mod stage;
 #[cfg(test)]
 mod tests;
+mod workers;
 
-use egress::{WorkerBuilder, WorkerPort};
+pub use cpus_change::check_cpus;
+use egress::WorkerBuilder;
 use monitor::Taps;
+pub use monitors_change::NotChanged;
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
@@ -63,6 +69,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+pub use workers::Workers;
 
 /// Shard threads that one reader can keep busy.
 const SHARDS_PER_READER: usize = 4;
@@ -75,6 +82,7 @@ pub struct BgpBuilder {
     shards: Vec<ShardBuilder>,
     workers: Vec<WorkerBuilder>,
     rings: Rings,
+    shards_before: u32,
     restarted: Option<Restarted>,
 }
 
@@ -87,15 +95,20 @@ pub struct Bgp {
     /// The shards and their logical shards.
     pub owners: Arc<Directory>,
     /// The egress workers, by number.
-    pub workers: Vec<WorkerPort>,
+    pub workers: Workers,
     /// The stages on the session thread.
     pub hosted: OnSessionThread,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
+    /// The session thread's queue for news of interfaces.
+    pub links: Sender<InterfaceNews>,
     /// The session thread. It ends when every peer got a NOTIFICATION after a stop.
     pub session_thread: JoinHandle<()>,
+    /// A number that no other run of BGP in this process has.
+    pub run: u32,
+    stop: Stop,
     /// Locked while the number of shards changes.
-    factory: Mutex<ShardFactory>,
+    factory: Arc<Mutex<ShardFactory>>,
 }
 
 /// The handles of the stages that a monitor queries.
@@ -108,7 +121,7 @@ pub struct Stages {
     /// The shards and their logical shards.
     pub owners: Arc<Directory>,
     /// The egress workers, by number.
-    pub workers: Vec<WorkerPort>,
+    pub workers: Workers,
 }
 
 impl Bgp {
@@ -162,12 +175,20 @@ impl BgpBuilder {
     /// An address cannot be bound, with the system's kind of error, or a CPU cannot be used (`InvalidInput`); the error
     /// names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
+        BgpBuilder::after_shards(bgp, rings, 0)
+    }
+
+    /// The same where so many shards existed before, whose numbers are never used again.
+    ///
+    /// # Errors
+    /// As [`BgpBuilder::new`].
+    pub fn after_shards(bgp: &BgpConfig, rings: &Rings, before: u32) -> io::Result<BgpBuilder> {
         let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let placement = Placement::new(&bgp.cpus).map_err(refused)?;
         let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
-            .map(|index| ShardBuilder::new(index, u32::from(index), rings, host(bgp.shards)))
+            .map(|index| ShardBuilder::new(index, before + u32::from(index), rings, host(bgp.shards)))
             .collect();
         let readers = (0..shards.len().div_ceil(SHARDS_PER_READER) as u16)
             .map(|index| ReaderBuilder::new(index, rings))
@@ -182,6 +203,7 @@ impl BgpBuilder {
             shards,
             workers,
             rings: rings.clone(),
+            shards_before: before,
             restarted: None,
         })
     }
@@ -233,7 +255,9 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { placement, sessions, readers, shards, workers, rings, restarted } = self;
+        let BgpBuilder { placement, sessions, readers, shards, workers, rings, shards_before, restarted } =
+            self;
+        let stop = &stop.part();
         // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
         let map = Owners::map(shards.len());
@@ -246,7 +270,7 @@ impl BgpBuilder {
             readers: readers.iter().map(ReaderBuilder::commands).collect(),
             monitors: monitors.clone(),
         };
-        let listening = sessions.listening();
+        let (listening, links, writes) = (sessions.listening(), sessions.links(), sessions.writes());
         let mut hosted = Hosted::default();
         // The activity of stages before the workers.
         let activity = Activity::default();
@@ -306,20 +330,24 @@ impl BgpBuilder {
             cpus: placement.sessions(),
             writers: placement.writers(bgp.update_threads),
         };
+        let update_threads = worker_ports.len();
         let (sessions, session_thread) = sessions.start(&setup, outputs, hosted, clock, stop.clone())?;
         Ok(Bgp {
             sessions,
             readers: reader_askers,
             owners: Arc::new(Directory::new(Owners { shards: shard_ports, map, split: None })),
-            workers: worker_ports,
+            workers: Workers::new(worker_ports),
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,
                 workers: bgp.update_threads == Threads::Off,
             },
             listening,
+            links,
             session_thread,
-            factory: Mutex::new(ShardFactory {
-                shards_ever: inboxes.len() as u32,
+            run: shards_before,
+            stop: stop.clone(),
+            factory: Arc::new(Mutex::new(ShardFactory {
+                shards_ever: shards_before + inboxes.len() as u32,
                 placement,
                 options,
                 seed,
@@ -327,7 +355,10 @@ impl BgpBuilder {
                 rings,
                 meters: meters.clone(),
                 stop: stop.clone(),
-            }),
+                writes,
+                update_threads,
+                is_draining: false,
+            })),
         })
     }
 }

@@ -17,6 +17,7 @@
 //! [`ShardPort::monitor_page`]: crate::shard::ShardPort::monitor_page
 //! [`Reader::monitor_page`]: crate::reader::Reader::monitor_page
 
+use super::mailbox::Mailbox;
 use ribtide_bgp::egress::{Mirrored, Write};
 use ribtide_bgp::fsm::{Action, Event};
 use ribtide_bgp::ingest::KeptRoute;
@@ -251,6 +252,11 @@ impl Tap {
         (Tap { lost: Some(feed.lost.clone()), ..tap }, feed)
     }
 
+    /// The tap with a queue for messages without room, for a stage that waits for the monitor.
+    pub(super) fn with_mailbox(self) -> (Mailbox<MonitorIn>, Tap) {
+        (Mailbox::new(self.data.clone()), self)
+    }
+
     /// Whether it wants this.
     #[inline]
     pub(super) fn wants(&self, what: Wanted) -> bool {
@@ -320,7 +326,7 @@ mod tests {
             kind: PeerKind::External,
             multihop: false,
             families: FamilySet::ALL,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             egress,
         };
         let (at, ports) = (SystemTime::UNIX_EPOCH, (179, 40_000));

@@ -6,7 +6,7 @@
 use super::shard::ShardPort;
 use ribtide_bgp::ingest::ShardMap;
 use ribtide_bgp::shard::Split;
-use ribtide_prefix::{Family, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
+use ribtide_prefix::{BgpFamily, LOGICAL_SHARDS, LogicalShard, Prefix, logical_shard};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 /// The shard threads and their logical shards.
@@ -58,7 +58,7 @@ impl Owners {
     }
 
     /// The owner of a prefix, with its number.
-    pub fn of<F: Family>(&self, prefix: Prefix<F>) -> Option<(usize, &ShardPort)> {
+    pub fn of<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<(usize, &ShardPort)> {
         let logical = logical_shard(prefix);
         let moved = self.split.as_ref().filter(|split| split.logical == logical && split.has_moved(prefix));
         let number = moved.map_or(self.map[usize::from(logical)], |split| split.taker);

@@ -5,7 +5,7 @@ use ribtide_runtime::cpu::Cpus;
 
 /// The configured CPUs. Readers, shards and workers have one each, and the session thread runs on
 /// any of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Placement {
     cpus: Option<Cpus>,
 }

@@ -22,14 +22,14 @@ use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, LimitEvent, OriginatedAttributes, PrefixCount,
-    ReceivedView, ShardBatches, ShardMap,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, KeptPlace, LimitEvent, OriginatedAttributes,
+    PrefixCount, ReceivedView, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
 use ribtide_bgp::watch::WatchSet;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Safi, V4, V6, for_each_family};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, ByFamily, Families, for_each_bgp_family};
 use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
@@ -76,7 +76,7 @@ pub(super) enum Command {
     /// Routes of a peer's ended session are retained no longer, in these families.
     Sweep(PeerId, u32, FamilySet),
     /// The refresh of a family has taken too long: it ends as if the peer had marked its end.
-    EndRefresh(PeerId, u32, Afi),
+    EndRefresh(PeerId, u32, AfiSafi),
     /// Use these settings for later routes of the session.
     Import(PeerId, u32, Box<IngestSettings>),
     /// Routes that this router originates.
@@ -95,8 +95,8 @@ pub(super) struct Origination {
     pub(super) settings: IngestSettings,
     /// The attributes of the announced routes.
     pub(super) attributes: OriginatedAttributes,
-    pub(super) withdrawn: Families<Prefixes>,
-    pub(super) announced: Families<Prefixes>,
+    pub(super) withdrawn: BgpFamilies<Prefixes>,
+    pub(super) announced: BgpFamilies<Prefixes>,
 }
 
 /// A session that a reader takes over.
@@ -133,15 +133,15 @@ pub(super) enum What {
     /// A maximum of prefixes was reached. If that ends the session, reading has stopped.
     Limit(LimitEvent),
     /// The peer requested a route refresh of a family.
-    Refresh(Afi),
+    Refresh(AfiSafi),
     /// It has begun to send its routes of a family again.
-    BeginOfRefresh(Afi),
+    BeginOfRefresh(AfiSafi),
     /// That has ended, and what it left out is removed.
-    EndOfRefresh(Afi),
+    EndOfRefresh(AfiSafi),
     /// A message that the reader ignores although it is an error; the first one of the session.
     Ignored(&'static str),
     /// The peer has sent all its initial routes of a family.
-    EndOfRib(Afi),
+    EndOfRib(AfiSafi),
     /// The reader dropped the ended session and informed the shards. If its routes were retained, they
     /// are no longer.
     Detached {
@@ -370,8 +370,8 @@ impl Reader {
     }
 
     /// The prefixes of a session against its limits, where a family has one.
-    pub fn prefix_count(&self, peer: PeerId, afi: Afi) -> Option<PrefixCount> {
-        self.sessions.get(&peer)?.peer.prefix_count(afi)
+    pub fn prefix_count(&self, peer: PeerId, family: AfiSafi) -> Option<PrefixCount> {
+        self.sessions.get(&peer)?.peer.prefix_count(family)
     }
 
     /// Messages read from a session.
@@ -426,8 +426,8 @@ impl Reader {
         for (peer, session) in &self.sessions {
             let number = session.peer.info().session;
             let under_way = session.marks.under_way;
-            for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| under_way.has(*afi)) {
-                let message = || ShardIn::BeginOfRefresh { peer: *peer, session: number, afi };
+            for family in under_way.iter() {
+                let message = || ShardIn::BeginOfRefresh { peer: *peer, session: number, family };
                 shards.iter_mut().for_each(|shard| shard.post(message()));
             }
         }
@@ -454,12 +454,12 @@ impl Reader {
         }
     }
 
-    /// A page of the routes of a session before import policy, in order, after this prefix and path identifier; `None`
-    /// where they are not kept.
+    /// A page of the routes of a session before import policy, in order, after this place; `None` where they are not
+    /// kept.
     pub fn received_page(
         &mut self,
         peer: PeerId,
-        after: Option<(AnyPrefix, u32)>,
+        after: Option<KeptPlace>,
         limit: usize,
     ) -> Option<Vec<ReceivedView>> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
@@ -482,10 +482,12 @@ impl Reader {
         peers.flat_map(of).collect()
     }
 
-    /// The number of routes of a session before import policy, IPv4 and IPv6, where they are kept.
-    pub fn received_len(&mut self, peer: PeerId) -> Option<[usize; 2]> {
+    /// The number of routes of a session before import policy, where they are kept.
+    pub fn received_len(&mut self, peer: PeerId) -> Option<ByFamily<usize>> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
-        peer.keeps_received().then(|| [peer.received_len::<V4>(), peer.received_len::<V6>()])
+        let mut lens = ByFamily::default();
+        for_each_bgp_family!(F => lens[F::ID] = peer.received_len::<F>());
+        peer.keeps_received().then_some(lens)
     }
 
     /// Evaluates the import policy again for kept routes of one session. Returns whether there were any.
@@ -525,9 +527,9 @@ impl Reader {
                         self.sweep(peer, families);
                     }
                 }
-                Command::EndRefresh(peer, session, afi) => {
+                Command::EndRefresh(peer, session, family) => {
                     if self.sessions.get(&peer).is_some_and(|s| s.peer.info().session == session) {
-                        self.end_refresh(peer, afi);
+                        self.end_refresh(peer, family);
                     }
                 }
                 Command::Import(peer, session, settings) => {
@@ -626,7 +628,7 @@ impl Reader {
             self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         }
         let source = IngestPeer::new(info, settings);
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let (withdrawn, announced) = (withdrawn.get::<F>(), announced.get::<F>());
             self.ingest.originate(&source, &attributes, withdrawn, announced, &mut self.batches);
         });
@@ -682,7 +684,7 @@ impl Reader {
 
     /// Informs the shards that a session has ended, and the session thread of their number.
     fn announce_end(&mut self, peer: PeerId, session: u32) {
-        let retained = FamilySet::default();
+        let retained = FamilySet::NONE;
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerDown { peer, session, retained }));
         let what = What::Detached { shards: self.shards.len() };
         self.reports.post(Report { peer, session, what });
@@ -715,7 +717,7 @@ impl Reader {
             }
         };
         let buffer = std::mem::take(&mut self.buffer);
-        let mut complete = FamilySet::default();
+        let mut complete = FamilySet::NONE;
         let mut rest = &buffer[..kept + read];
         let handled = loop {
             let handled = match self.wants_received(id) {
@@ -764,9 +766,9 @@ impl Reader {
                         monitored.update(len - rest.len(), total_len, is_withdrawn);
                     }
                     report_limits(session, id, number, &mut self.reports)?;
-                    if let Some(afi) = end_of_rib {
-                        *complete = complete.with(afi);
-                        session.marks.ended = session.marks.ended.with(afi);
+                    if let Some(family) = end_of_rib {
+                        *complete = complete.with(family);
+                        session.marks.ended = session.marks.ended.with(family);
                     }
                     end_of_rib.map(What::EndOfRib)
                 }
@@ -778,13 +780,13 @@ impl Reader {
                         Err(_) if !session.marks.understood => continue,
                         Err(fault) => return Err(What::Fault(fault)),
                     };
-                    let afi = Afi::from_u16(refresh.afi).filter(|_| refresh.safi == Safi::Unicast as u8);
-                    match (refresh.kind, afi) {
-                        (RefreshKind::Request, afi) => afi.map(What::Refresh),
-                        (kind @ (RefreshKind::Begin | RefreshKind::End), Some(afi))
+                    let family = refresh.family();
+                    match (refresh.kind, family) {
+                        (RefreshKind::Request, family) => family.map(What::Refresh),
+                        (kind @ (RefreshKind::Begin | RefreshKind::End), Some(family))
                             if session.marks.understood =>
                         {
-                            return Ok(Some(Mark { kind, afi }));
+                            return Ok(Some(Mark { kind, family }));
                         }
                         (RefreshKind::Unknown(_), _) if session.marks.understood => {
                             session.marks.ignored("a ROUTE-REFRESH of an unknown subtype")

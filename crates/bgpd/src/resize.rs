@@ -49,6 +49,7 @@
 //! knows then, and their number to the session thread. Each of these shards got the start of the
 //! session, and reports when it has no route of it, even if the shard ends later.
 
+use super::egress::EgressOut;
 use super::owners::Owners;
 use super::placement::Placement;
 use super::reader::Reader;
@@ -58,9 +59,10 @@ use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
 use ribtide_config::Threads;
-use ribtide_prefix::{LOGICAL_SHARDS, LogicalShard};
+use ribtide_prefix::{ByFamily, LOGICAL_SHARDS, LogicalShard};
 use ribtide_ribd::RibStage;
 use ribtide_runtime::call::{NoReply, PendingCall, StageHandle};
+use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
@@ -85,7 +87,7 @@ const GAP: Duration = Duration::from_millis(2);
 /// How often the RIB manager repeats the blocked prefixes.
 const SAY_BLOCKED: Duration = Duration::from_secs(1);
 
-/// What the start of a shard needs.
+/// What the start of a shard or worker needs.
 pub(super) struct ShardFactory {
     /// The number of shards that ever existed.
     pub(super) shards_ever: u32,
@@ -96,9 +98,20 @@ pub(super) struct ShardFactory {
     pub(super) rings: Rings,
     pub(super) meters: Meters,
     pub(super) stop: Stop,
+    /// The queue of the session thread for workers.
+    pub(super) writes: Sender<EgressOut>,
+    /// Workers that get new sessions.
+    pub(super) update_threads: usize,
+    /// Whether a thread waits for workers in excess to lose their members.
+    pub(super) is_draining: bool,
 }
 
 impl ShardFactory {
+    /// The CPU of each thread that writes beside the session thread.
+    pub(super) fn writers(&self) -> Vec<Option<Cpus>> {
+        (1..self.update_threads).map(|index| self.placement.stage(index)).collect()
+    }
+
     /// These shards, and new ones up to `to`.
     fn grow(&mut self, shards: &[ShardPort], to: usize) -> io::Result<Vec<ShardPort>> {
         let mut all = shards.to_vec();
@@ -258,7 +271,7 @@ impl Moves {
         for split in &self.left {
             let [giver, taker] = Moves::both(owners, split);
             let (begun, left) = (taker.keep_table(split.logical)?, giver.keep_table(split.logical)?);
-            taker.reserve_table(split.logical, (begun.0 + left.0, begun.1 + left.1))?;
+            taker.reserve_table(split.logical, ByFamily::new(|family| begun[family] + left[family]))?;
         }
         Ok(())
     }
@@ -386,7 +399,7 @@ impl Bgp {
         for reader in &self.readers {
             reader.wait(|r| r.hold_back(None))?;
         }
-        for worker in &self.workers {
+        for (_, worker) in self.workers.running() {
             worker.remap(requests(&self.owners.read().shards))?;
             worker.resume_dumps()?;
         }
@@ -404,10 +417,10 @@ impl Bgp {
         outputs: &Outputs,
         rib: Option<&StageHandle<RibStage>>,
     ) -> Result<(), NotResized> {
-        for worker in &self.workers {
+        for (_, worker) in self.workers.running() {
             worker.pause_dumps()?;
         }
-        for worker in &self.workers {
+        for (_, worker) in self.workers.running() {
             until("a dump for members that joined", || Ok(!worker.call(|w| w.dumps_in_flight())?))?;
         }
         let all = [&self.owners.read().shards, new].concat();

@@ -9,20 +9,26 @@
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
-use super::stage::{Stage, Turn};
+use super::stage::{Stage, Turn, pin};
+use super::workers::set_sink;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
-use ribtide_bgp::shard::{Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals};
+use ribtide_bgp::shard::{
+    Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals,
+};
 use ribtide_bgp::watch::WatchNews;
-use ribtide_prefix::{Afi, Families, LogicalShard, V4, V6};
+use ribtide_prefix::{
+    AfiSafi, BgpFamily, ByFamily, Families, LogicalShard, for_each_bgp_family, sum_bgp_families,
+};
 use ribtide_rib::{
     FeedFence, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, Source, TrackedNextHop, VrfId,
 };
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
+use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
@@ -135,7 +141,7 @@ impl ShardBuilder {
             rib: outputs.rib.map(Mailbox::new),
             number: self.number,
             news: Mailbox::new(outputs.news),
-            monitor: outputs.monitor.map(|tap| (Mailbox::new(tap.data.clone()), tap)),
+            monitor: outputs.monitor.map(Tap::with_mailbox),
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
@@ -175,6 +181,38 @@ impl ShardPort {
         self.handle.wait(move |stage| stage.shard.set_options(options))
     }
 
+    /// Adds a worker, or one in the place of a removed one.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_worker(&self, index: usize, sink: WorkerSink) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.set_worker(index, sink))
+    }
+
+    /// Removes a worker, which has no group and gets nothing more.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn remove_worker(&self, index: usize) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.sinks[index].remove())
+    }
+
+    /// Binds its thread to these CPUs.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn pin(&self, name: String, cpus: Option<Cpus>) -> Result<(), NoReply> {
+        self.handle.wait(move |_| pin(&name, cpus.as_ref()))
+    }
+
+    /// Sets the BMP monitor. Messages that wait for the former one are dropped.
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn set_bmp(&self, tap: Option<Tap>) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.monitor = tap.map(Tap::with_mailbox))
+    }
+
     /// The queue for readers.
     pub(super) fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.clone()
@@ -209,7 +247,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<(usize, usize), NoReply> {
+    pub(super) fn keep_table(&self, logical: LogicalShard) -> Result<ByFamily<usize>, NoReply> {
         self.handle.wait(move |stage| {
             let len = stage.shard.table_len(logical);
             stage.shard.reserve_table(logical, len);
@@ -221,7 +259,7 @@ impl ShardPort {
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub(super) fn reserve_table(&self, logical: LogicalShard, len: (usize, usize)) -> Result<(), NoReply> {
+    pub(super) fn reserve_table(&self, logical: LogicalShard, len: ByFamily<usize>) -> Result<(), NoReply> {
         self.handle.wait(move |stage| stage.shard.reserve_table(logical, len))
     }
 
@@ -268,12 +306,11 @@ impl ShardPort {
         self.handle.wait(|stage| stage.shard.release_watch_news(&mut stage.out))
     }
 
-    /// Sends the BMP monitor a page of a logical shard, in the order of what the shard sends it. Returns the hash to
-    /// continue from, if there is more.
+    /// Sends the BMP monitor a page of a logical shard, in the order of what the shard sends it.
     ///
     /// # Errors
     /// [`NoReply`] when it has ended.
-    pub fn monitor_page(&self, page: PageRequest) -> Result<Option<u32>, NoReply> {
+    pub fn monitor_page(&self, page: PageRequest) -> Result<SentPage, NoReply> {
         self.handle.wait(move |stage| stage.monitor_page(page))
     }
 
@@ -292,7 +329,7 @@ pub struct PageRequest {
     /// The logical shard.
     pub logical: LogicalShard,
     /// The family.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// The hash to begin at.
     pub from: u32,
     /// About how many slots of the table to visit.
@@ -303,6 +340,15 @@ pub struct PageRequest {
     pub best: bool,
     /// Whether the workers are to send best paths as members get them.
     pub mirror: bool,
+}
+
+/// What a shard has sent of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SentPage {
+    /// The hash to continue from, if there is more.
+    pub next: Option<u32>,
+    /// How many workers send it as well, as members get it.
+    pub workers: usize,
 }
 
 /// A shard and its queues.
@@ -392,6 +438,15 @@ impl ShardStage {
         self.out.is_empty() && !self.shard.ranked_due() && self.room()
     }
 
+    fn set_worker(&mut self, index: usize, sink: WorkerSink) {
+        let mailbox = Mailbox::new(sink.ring.clone());
+        match self.workers.get_mut(index) {
+            Some(place) => *place = mailbox,
+            None => self.workers.push(mailbox),
+        }
+        set_sink(&mut self.sinks, index, sink);
+    }
+
     /// Whether no effect waits here.
     fn room(&mut self) -> bool {
         let workers = retry_all(&mut self.workers);
@@ -400,29 +455,34 @@ impl ShardStage {
         self.news.retry() && workers && rib && monitor
     }
 
-    fn monitor_page(&mut self, request: PageRequest) -> Option<u32> {
-        let PageRequest { token, logical, afi, from, budget, accepted, best, mirror } = request;
+    fn monitor_page(&mut self, request: PageRequest) -> SentPage {
+        let PageRequest { token, logical, family, from, budget, accepted, best, mirror } = request;
         // Changes before the page go before it.
         self.shard.send_ranked(&mut self.out);
         if !self.out.is_empty() {
             self.hand_on();
         }
         let views = PageViews { accepted, best: best || mirror, ranked: mirror };
-        let page = match afi {
-            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
-            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
-        };
+        let mut page = MonitorPage::default();
+        for_each_bgp_family!(F => if F::ID == family {
+            page = self.shard.monitor_page::<F>(logical, from, budget, views);
+        });
         let batch = Arc::new(page.best);
+        let mut workers = 0;
         if mirror {
             let ranked = Arc::new(page.ranked);
             let mirror = || EgressIn::Mirror { token, batch: batch.clone(), ranked: ranked.clone() };
-            self.workers.iter_mut().for_each(|worker| worker.post(mirror()));
+            for (worker, _) in self.workers.iter_mut().zip(&self.sinks).filter(|(_, sink)| !sink.is_removed())
+            {
+                worker.post(mirror());
+                workers += 1;
+            }
         }
         if let Some((mailbox, _)) = &mut self.monitor {
             let best = best.then_some(batch);
             mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
         }
-        page.next
+        SentPage { next: page.next, workers }
     }
 
     /// Handles batches of readers up to the bound of a turn.
@@ -435,7 +495,7 @@ impl ShardStage {
         {
             match message {
                 ShardIn::Routes(batch) => {
-                    routes += batch.prefixes.v4.len() + batch.prefixes.v6.len();
+                    routes += sum_bgp_families!(F => batch.prefixes.get::<F>().len());
                     self.shard.handle_routes(&batch, &mut self.out);
                     if let Some((mailbox, tap)) = &mut self.monitor
                         && tap.wants(Wanted::ACCEPTED)

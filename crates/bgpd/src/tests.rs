@@ -1,18 +1,21 @@
 //! BGP as a peer sees it: real threads, real sockets, on loopback.
 
 mod bfd;
+mod cpus_change;
 mod graceful_restart;
 mod interfaces;
 mod max_prefixes;
+mod monitors_change;
 mod origination;
 mod reconfiguration;
 mod resize;
+mod workers;
 
 use super::*;
 use crate::monitor::Taps;
 use ribtide_bgp::ingest::Refusal;
 use ribtide_config as config;
-use ribtide_prefix::{Afi, AnyPrefix, Prefix, V4, V6, for_each_family};
+use ribtide_prefix::{AfiSafi, AnyPrefix, Prefix, V4, V6, for_each_bgp_family};
 use ribtide_runtime::thread;
 use ribtide_wire::bgp::attribute::{Origin, SegmentKind};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
@@ -109,7 +112,7 @@ struct Peer {
     input: Vec<u8>,
     /// With the attributes as received, the next hop last.
     routes: BTreeMap<AnyPrefix, Vec<u8>>,
-    ends: Vec<Afi>,
+    ends: Vec<AfiSafi>,
     next_hops: BTreeSet<NextHop>,
     notification: Option<Notification>,
     closed: bool,
@@ -190,9 +193,9 @@ impl Peer {
         if self.asn == 65001 {
             build::local_pref(&mut attributes, 100);
         }
-        let next_hop = match F::AFI {
-            Afi::Ipv4 => NextHop::V4([192, 0, 2, 1].into()),
-            Afi::Ipv6 => NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None },
+        let next_hop = match F::ID {
+            AfiSafi::Ipv4Unicast => NextHop::V4([192, 0, 2, 1].into()),
+            AfiSafi::Ipv6Unicast => NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None },
         };
         let mut out = Vec::new();
         UpdatePacker::new(&attributes, next_hop, 4096).announce(prefixes.iter().copied(), &mut out).unwrap();
@@ -225,7 +228,7 @@ impl Peer {
                     let context = UpdateContext::new(true, self.asn != 65001);
                     let update = update::parse(frame.body, &context).unwrap();
                     self.ends.extend(update.end_of_rib());
-                    for_each_family!(F => {
+                    for_each_bgp_family!(F => {
                         self.next_hops.extend(update.next_hop::<F>());
                         update.withdrawn::<F>().for_each(|p| {
                             self.routes.remove(&p.any());
@@ -295,8 +298,9 @@ fn routes_go(threads: &str) {
     let mut b = Peer::up(&router, "127.0.0.12", 65001);
     let mut external = Peer::up(&router, "127.0.1.5", 65005);
     b.until("all routes and both ends", |p| p.routes.len() == 1001 && p.ends.len() == 2);
-    external
-        .until("IPv4 routes and the end of one family", |p| p.routes.len() == 1000 && p.ends == [Afi::Ipv4]);
+    external.until("IPv4 routes and the end of one family", |p| {
+        p.routes.len() == 1000 && p.ends == [AfiSafi::Ipv4Unicast]
+    });
     let own = NextHop::V4([127, 0, 0, 1].into());
     assert_eq!(external.next_hops, BTreeSet::from([own]));
 
@@ -313,8 +317,8 @@ fn routes_go(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("counted", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap();
-        (member.advertised_ipv4, member.advertised_ipv6) == (603, 1)
+        let member = router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap().unwrap();
+        (member.advertised[AfiSafi::Ipv4Unicast], member.advertised[AfiSafi::Ipv6Unicast]) == (603, 1)
     });
 
     drop(a);
@@ -485,14 +489,14 @@ fn it_connects_where_it_is_not_passive() {
     let (stream, _) = listener.accept().unwrap();
     let mut peer = Peer::on(stream, 65021);
     peer.open();
-    peer.until("the session came back", |p| p.ends == [Afi::Ipv4]);
+    peer.until("the session came back", |p| p.ends == [AfiSafi::Ipv4Unicast]);
     assert_eq!(router.neighbor("127.0.0.21").unwrap().flaps, 1);
     // A socket of the dual-stack listener, with the TTL of an external session.
     drop(peer);
     until("the session is over", || router.neighbor("127.0.0.21").unwrap().up.is_none());
     let mut peer = Peer::dial(&router, "127.0.0.21", 65021);
     peer.open();
-    peer.until("the session came back the other way", |p| p.ends == [Afi::Ipv4]);
+    peer.until("the session came back the other way", |p| p.ends == [AfiSafi::Ipv4Unicast]);
 }
 
 #[test]
@@ -534,7 +538,7 @@ fn one_does_not_read(threads: &str) {
     let id = router.neighbor("127.0.0.12").unwrap().id;
     until("all of it arrived in the worker", || {
         let worker = router.neighbor("127.0.0.12").unwrap().up.unwrap().worker;
-        let member = router.bgp().workers[worker].call(move |w| w.member(id)).unwrap();
+        let member = router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap();
         let id = router.neighbor("127.0.1.7").unwrap().id;
         let reader = router.neighbor("127.0.1.7").unwrap().up.unwrap().reader;
         let counters = router.bgp().readers[reader].call(move |r| r.counters(id)).unwrap();
@@ -549,10 +553,10 @@ fn one_does_not_read(threads: &str) {
     assert!(!slow.closed);
     let up = router.neighbor("127.0.0.12").unwrap().up.unwrap();
     assert!(!up.writes.full && up.writes.stops >= 1, "{:?}", up.writes);
-    let worker = &router.bgp().workers[up.worker];
+    let worker = router.bgp().workers.get(up.worker).unwrap();
     until("its worker knows", || {
         let member = worker.call(move |w| w.member(id)).unwrap().unwrap();
-        !member.blocked && member.waiting == 0 && member.advertised_ipv4 == 199_900
+        !member.blocked && member.waiting == 0 && member.advertised[AfiSafi::Ipv4Unicast] == 199_900
     });
 }
 

@@ -1,11 +1,12 @@
 //! A dump of the tables for a station, a page at a time.
 
+use ribtide_bgp::ingest::KeptPlace;
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgpd::Stages;
 use ribtide_bgpd::monitor::SessionUp;
 use ribtide_bgpd::shard::PageRequest;
 use ribtide_config::BmpViews;
-use ribtide_prefix::{Afi, AnyPrefix, LOGICAL_SHARDS, LogicalShard};
+use ribtide_prefix::{AfiSafi, LOGICAL_SHARDS, LogicalShard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -26,9 +27,9 @@ pub(super) struct Dump {
 #[derive(Clone, Debug)]
 enum Step {
     /// Routes of a session before import policy, after this one.
-    Kept(Arc<SessionUp>, Option<(AnyPrefix, u32)>),
+    Kept(Arc<SessionUp>, Option<KeptPlace>),
     /// A logical shard from this hash on.
-    Shard(Afi, LogicalShard, u32),
+    Shard(AfiSafi, LogicalShard, u32),
 }
 
 /// What became of a step.
@@ -49,8 +50,8 @@ impl Dump {
             steps.extend(sessions.map(|up| Step::Kept(up.clone(), None)));
         }
         if views.post_policy || views.adj_rib_out || views.loc_rib {
-            for afi in [Afi::Ipv4, Afi::Ipv6] {
-                steps.extend((0..LOGICAL_SHARDS).map(|logical| Step::Shard(afi, logical, 0)));
+            for family in AfiSafi::ALL {
+                steps.extend((0..LOGICAL_SHARDS).map(|logical| Step::Shard(family, logical, 0)));
             }
         }
         Dump { steps, waiting: None, end: Vec::new() }
@@ -83,7 +84,9 @@ impl Dump {
         match self.steps.pop_front() {
             None => Progress::End,
             Some(Step::Kept(up, after)) => self.kept(stages, up, after, token),
-            Some(Step::Shard(afi, logical, from)) => self.shard(stages, views, (afi, logical, from), token),
+            Some(Step::Shard(family, logical, from)) => {
+                self.shard(stages, views, (family, logical, from), token)
+            }
         }
     }
 
@@ -91,7 +94,7 @@ impl Dump {
         &mut self,
         stages: &Stages,
         up: Arc<SessionUp>,
-        after: Option<(AnyPrefix, u32)>,
+        after: Option<KeptPlace>,
         token: u64,
     ) -> Progress {
         let (peer, session): (PeerId, u32) = (up.info.id, up.info.session);
@@ -116,37 +119,36 @@ impl Dump {
         &mut self,
         stages: &Stages,
         views: BmpViews,
-        (afi, logical, from): (Afi, LogicalShard, u32),
+        (family, logical, from): (AfiSafi, LogicalShard, u32),
         token: u64,
     ) -> Progress {
         // No part of a logical shard moves between the pages of its owners. While one moves, the thread does not wait:
         // the shards must become idle for that, and so this thread must empty their queue.
         let Some(owners) = stages.owners.try_read() else {
-            self.steps.push_front(Step::Shard(afi, logical, from));
+            self.steps.push_front(Step::Shard(family, logical, from));
             return Progress::Waiting;
         };
         let request = PageRequest {
             token,
             logical,
-            afi,
+            family,
             from,
             budget: PAGE_SLOTS,
             accepted: views.post_policy,
             best: views.loc_rib,
             mirror: views.adj_rib_out,
         };
-        let (mut pages, mut next) = (0, None);
+        let (mut messages, mut next) = (0, None);
         for (_, shard) in owners.having(logical) {
             // A stage that has stopped ends the process.
-            let Ok(more) = shard.monitor_page(request) else { continue };
-            pages += 1;
+            let Ok(page) = shard.monitor_page(request) else { continue };
+            messages += 1 + page.workers;
             // Of two parts that move apart, the one that is behind decides: some routes come twice.
-            next = [next, more].into_iter().flatten().min();
+            next = [next, page.next].into_iter().flatten().min();
         }
-        let of_each = 1 + if views.adj_rib_out { stages.workers.len() } else { 0 };
-        self.waiting = (pages > 0).then_some((token, pages * of_each));
+        self.waiting = (messages > 0).then_some((token, messages));
         if let Some(from) = next {
-            self.steps.push_front(Step::Shard(afi, logical, from));
+            self.steps.push_front(Step::Shard(family, logical, from));
         }
         Progress::Waiting
     }

@@ -7,7 +7,7 @@ use ribtide_bgp::message::{BestBatch, NONE, UpdateBatch};
 use ribtide_bgp::peer::PeerInfo;
 use ribtide_bgpd::monitor::{DownCause, Received, SessionUp};
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{Afi, AnyPrefix, Families, Family, FamilySet, Prefix, Safi, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, FamilySet, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::build::{UpdatePacker, end_of_rib, withdraw};
 use ribtide_wire::bgp::capability::Capability;
 use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MAX_LEN, MessageType, frame};
@@ -69,13 +69,8 @@ pub(super) fn peer_up(up: &SessionUp, out: &mut Vec<u8>) {
 
 /// A Peer Up of the Loc-RIB, with an OPEN that has what its messages need (RFC 9069 section 5.2).
 pub(super) fn loc_rib_up(router: Router, time: Timestamp, out: &mut Vec<u8>) {
-    let family = |afi: Afi| Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 };
-    let capabilities = [
-        family(Afi::Ipv4),
-        family(Afi::Ipv6),
-        Capability::ExtendedMessage,
-        Capability::FourOctetAs(router.asn),
-    ];
+    let mut capabilities: Vec<Capability<'_>> = AfiSafi::ALL.map(Capability::multiprotocol).into();
+    capabilities.extend([Capability::ExtendedMessage, Capability::FourOctetAs(router.asn)]);
     let Router { asn, router_id } = router;
     let mut open = Vec::new();
     OpenBuilder { asn, hold_time: 0, router_id, capabilities: &capabilities }.write(&mut open);
@@ -129,7 +124,7 @@ fn withdrawal(info: &PeerInfo, header: &PeerHeader, body: &[u8], out: &mut Vec<u
         path_ids: info.path_ids,
     };
     let Ok(update) = update::parse_filtered(body, &context, None) else { return };
-    for_each_family!(F => match info.path_ids.has(F::AFI) {
+    for_each_bgp_family!(F => match info.path_ids.has(F::ID) {
         false => withdraw_all(header, update.withdrawn_nlri::<Prefix<F>>().chain(update.announced_nlri()), out),
         true => withdraw_all(header, update.withdrawn_nlri::<PathPrefix<F>>().chain(update.announced_nlri()), out),
     });
@@ -166,15 +161,15 @@ fn announce<N: Nlri>(attrs: &AttrSet, routes: impl Iterator<Item = N> + Clone, o
 /// Routes of a session after import policy, in the order of its reader.
 pub(super) fn accepted(info: &PeerInfo, batch: &UpdateBatch, time: Timestamp, out: &mut Vec<u8>) {
     let header = peer(info, flags::POST_POLICY, time);
-    let (mut taken, mut updates) = (Families::<Taken>::default(), Vec::new());
+    let (mut taken, mut updates) = (BgpFamilies::<Taken>::default(), Vec::new());
     for op in &batch.ops {
-        for_each_family!(F => if F::AFI == op.afi {
+        for_each_bgp_family!(F => if F::ID == op.family {
             let taken = taken.get_mut::<F>();
             let prefixes = batch.prefixes.get::<F>().iter().skip(*taken).take(op.count as usize).copied();
             *taken += op.count as usize;
             let path_id = op.path_id;
             let paths = prefixes.clone().map(|prefix| PathPrefix { prefix, path_id });
-            match (&op.attrs, info.path_ids.has(F::AFI)) {
+            match (&op.attrs, info.path_ids.has(F::ID)) {
                 (Some(attrs), false) => announce(attrs, prefixes, &mut updates),
                 (Some(attrs), true) => announce(attrs, paths, &mut updates),
                 (None, false) => drop(withdraw(prefixes, MAX_LEN, &mut updates)),
@@ -188,14 +183,14 @@ pub(super) fn accepted(info: &PeerInfo, batch: &UpdateBatch, time: Timestamp, ou
 /// Prefixes of a family that earlier operations took.
 struct Taken;
 
-impl ribtide_prefix::PerFamily for Taken {
-    type Of<F: Family> = usize;
+impl ribtide_prefix::PerBgpFamily for Taken {
+    type Of<F: BgpFamily> = usize;
 }
 
 /// Changed best paths. Of several changes of a prefix the last one counts.
 pub(super) fn best(router: Router, batch: &BestBatch, time: Timestamp, out: &mut Vec<u8>) {
     let mut updates = Vec::new();
-    for_each_family!(F => {
+    for_each_bgp_family!(F => {
         let mut last: BTreeMap<Prefix<F>, u32> = BTreeMap::new();
         last.extend(batch.changes.get::<F>().iter().map(|change| (change.prefix, change.new)));
         let mut by_path: BTreeMap<u32, Vec<Prefix<F>>> = BTreeMap::new();
@@ -219,25 +214,21 @@ pub(super) fn kept(info: &PeerInfo, routes: &[KeptRoute], out: &mut Vec<u8>) {
     // When they were received is not known.
     let header = peer(info, 0, Timestamp::default());
     let mut updates = Vec::new();
-    let same = |(a, _, one): &KeptRoute, (b, _, other): &KeptRoute| a.afi() == b.afi() && one == other;
+    let same = |((a, ..), one): &KeptRoute, ((b, ..), other): &KeptRoute| a == b && one == other;
     for run in routes.chunk_by(same) {
-        let Some((first, _, attrs)) = run.first() else { continue };
-        for_each_family!(F => if F::AFI == first.afi() {
-            let route = |(prefix, path_id, _): &KeptRoute| {
-                Some(PathPrefix { prefix: of_family::<F>(*prefix)?, path_id: *path_id })
+        let Some(((family, ..), attrs)) = run.first() else { continue };
+        for_each_bgp_family!(F => if F::ID == *family {
+            let route = |((_, prefix, path_id), _): &KeptRoute| {
+                Some(PathPrefix { prefix: Prefix::<F>::from_any(*prefix)?, path_id: *path_id })
             };
             let routes = run.iter().filter_map(route);
-            match info.path_ids.has(F::AFI) {
+            match info.path_ids.has(F::ID) {
                 false => announce(attrs, routes.map(|route| route.prefix), &mut updates),
                 true => announce(attrs, routes, &mut updates),
             }
         });
     }
     wrap(&header, &updates, out);
-}
-
-fn of_family<F: Family>(prefix: AnyPrefix) -> Option<Prefix<F>> {
-    Some(Prefix::<F>::host(prefix.addr())?.truncate(prefix.len()))
 }
 
 /// Messages that a worker packed for a neighbour.
@@ -248,9 +239,9 @@ pub(super) fn sent(info: &PeerInfo, chunk: &[u8], time: Timestamp, out: &mut Vec
 
 /// End-of-RIB of a view, for each of these families.
 pub(super) fn end(header: &PeerHeader, families: FamilySet, out: &mut Vec<u8>) {
-    for_each_family!(F => if families.has(F::AFI) {
+    for_each_bgp_family!(F => if families.has(F::ID) {
         let mut update = Vec::new();
-        end_of_rib(F::AFI, &mut update);
+        end_of_rib(F::ID, &mut update);
         build::route_monitoring(out, header, &update);
     });
 }

@@ -25,6 +25,9 @@ const MOVE_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long stations may take to accept a Termination at the stop.
 const FAREWELL: Duration = Duration::from_millis(100);
 
+/// Why a station's session ends for good.
+const NOT_CONFIGURED: &str = "the station is no longer configured";
+
 /// The thread's state.
 pub struct Engine {
     poll: Poll,
@@ -112,10 +115,18 @@ impl Engine {
         }
         changes.removed = former.len();
         for mut station in former {
-            station.terminate(termination::PERMANENT, "the station is no longer configured");
+            station.terminate(termination::PERMANENT, NOT_CONFIGURED);
         }
         self.want();
         changes
+    }
+
+    /// Removes every station with a Termination.
+    pub fn remove_stations(&mut self) {
+        for mut station in self.stations.drain(..) {
+            station.terminate(termination::PERMANENT, NOT_CONFIGURED);
+        }
+        self.want();
     }
 
     /// The stations, in the order of their names.

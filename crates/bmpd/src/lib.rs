@@ -38,6 +38,10 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Poll interval for the end of the thread, which takes [`engine`]'s farewell at most.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 const WAKE: Token = Token(usize::MAX);
 
@@ -47,6 +51,20 @@ pub struct Bmp {
     pub handle: StageHandle<Engine>,
     /// It ends after a stop, when every station got a Termination.
     pub thread: JoinHandle<()>,
+    stop: Stop,
+}
+
+impl Bmp {
+    /// Ends the thread while the process goes on: every station gets a Termination, which says that it is no longer
+    /// configured. BGP's stages must not have its [`Tap`] any more.
+    pub fn end(&self) {
+        // A thread that has ended already has no station.
+        let _ = self.handle.wait(Engine::remove_stations);
+        self.stop.stop();
+        while !self.thread.is_finished() {
+            std::thread::sleep(END_POLL_INTERVAL);
+        }
+    }
 }
 
 /// The thread's queues, before it runs.
@@ -101,13 +119,14 @@ impl BmpBuilder {
         let (handle, calls) = pair("BMP");
         let mut engine = Engine::new(poll, feed, stages, router, clock);
         engine.configure(config);
-        let (at_stop, at_end) = (wake.clone(), stop.clone());
+        let stop = stop.part();
+        let (at_stop, at_end, own) = (wake.clone(), stop.clone(), stop.clone());
         let body = move || {
             let _waker = stop.on_stop(move || at_stop());
             run(engine, &calls, &stop);
         };
         let thread = thread::spawn("bmp", Ends::AtStop(at_end), body).map_err(failed)?;
-        Ok(Bmp { handle: handle.with_wake(Some(wake)), thread })
+        Ok(Bmp { handle: handle.with_wake(Some(wake)), thread, stop: own })
     }
 }
 

@@ -4,11 +4,10 @@ use super::{Router, encode};
 use ribtide_bgp::egress::MemberView;
 use ribtide_bgp::ingest::{IngestCounters, Refusal};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
-use ribtide_bgp::shard::PeerCounts;
 use ribtide_bgpd::Stages;
 use ribtide_bgpd::monitor::SessionUp;
 use ribtide_config::BmpViews;
-use ribtide_prefix::{Afi, Safi, V4, V6};
+use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, FamilySet, for_each_bgp_family};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bmp::{Statistic, build, statistic};
 use std::collections::BTreeMap;
@@ -25,9 +24,9 @@ pub(super) fn next(interval: Duration, now: Millis) -> Option<Millis> {
 struct Counts {
     ingest: Option<IngestCounters>,
     /// Routes before import policy, where they are kept.
-    kept: Option<[usize; 2]>,
+    kept: Option<ByFamily<usize>>,
     /// Routes after it.
-    accepted: [u64; 2],
+    accepted: ByFamily<u64>,
     sent: Option<MemberView>,
 }
 
@@ -48,20 +47,25 @@ pub(super) fn reports<'a>(
         build::statistics(&mut out, &encode::peer(&up.info, 0, time), &of_session(&up.info, counts));
     }
     if views.loc_rib
-        && let Some([ipv4, ipv6]) = best(stages)
+        && let Some(best) = best(stages)
     {
-        let statistics = [
-            Statistic::Gauge(statistic::LOC_RIB, ipv4 + ipv6),
-            Statistic::FamilyGauge(statistic::FAMILY_LOC_RIB, family(Afi::Ipv4), ipv4),
-            Statistic::FamilyGauge(statistic::FAMILY_LOC_RIB, family(Afi::Ipv6), ipv6),
-        ];
+        let mut statistics = Vec::new();
+        gauges(&mut statistics, (statistic::LOC_RIB, statistic::FAMILY_LOC_RIB), FamilySet::ALL, best);
         build::statistics(&mut out, &encode::loc_rib(router, time), &statistics);
     }
     out
 }
 
-fn family(afi: Afi) -> (u16, u8) {
-    (afi as u16, Safi::Unicast as u8)
+/// A gauge of the sum, and one of each of these families.
+fn gauges(
+    out: &mut Vec<Statistic>,
+    (all, of_family): (u16, u16),
+    families: FamilySet,
+    values: ByFamily<u64>,
+) {
+    out.push(Statistic::Gauge(all, values.iter().map(|(_, value)| value).sum()));
+    let of = |family: AfiSafi| Statistic::FamilyGauge(of_family, family.codes(), values[family]);
+    out.extend(families.iter().map(of));
 }
 
 fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
@@ -82,16 +86,19 @@ fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
     for shard in shards {
         let peers = ids.clone();
         let of = shard.call(move |shard| {
-            let of = |id: &PeerId| [shard.peer_counts::<V4>(*id), shard.peer_counts::<V6>(*id)];
+            let of = |id: &PeerId| {
+                let mut paths = ByFamily::<u64>::default();
+                for_each_bgp_family!(F => paths[F::ID] = shard.peer_counts::<F>(*id).paths.into());
+                paths
+            };
             peers.iter().map(of).collect::<Vec<_>>()
         });
-        for (id, [ipv4, ipv6]) in ids.iter().zip(of.into_iter().flatten()) {
+        for (id, paths) in ids.iter().zip(of.into_iter().flatten()) {
             let accepted = &mut counts.entry(*id).or_default().accepted;
-            let paths = |counts: PeerCounts| u64::from(counts.paths);
-            (accepted[0], accepted[1]) = (accepted[0] + paths(ipv4), accepted[1] + paths(ipv6));
+            paths.iter().for_each(|(family, paths)| accepted[family] += paths);
         }
     }
-    for worker in &stages.workers {
+    for (_, worker) in stages.workers.running() {
         let ids = ids.clone();
         let of = worker.call(move |worker| {
             ids.iter().filter_map(|id| Some((*id, worker.member(*id)?))).collect::<Vec<_>>()
@@ -103,13 +110,12 @@ fn counts(stages: &Stages, ids: &Arc<[PeerId]>) -> BTreeMap<PeerId, Counts> {
     counts
 }
 
-fn best(stages: &Stages) -> Option<[u64; 2]> {
+fn best(stages: &Stages) -> Option<ByFamily<u64>> {
     let shards = stages.owners.try_read()?.shards.clone();
-    let mut best = [0; 2];
+    let mut best = ByFamily::default();
     for shard in shards {
         let counts = shard.call(|shard| shard.counts()).ok()?;
-        best[0] += counts.ipv4.best as u64;
-        best[1] += counts.ipv6.best as u64;
+        counts.families.iter().for_each(|(family, counts)| best[family] += counts.best as u64);
     }
     Some(best)
 }
@@ -125,19 +131,13 @@ fn of_session(info: &PeerInfo, counts: &Counts) -> Vec<Statistic> {
         counter(statistic::ORIGINATOR_LOOP, ingest.refused(Refusal::OriginatorLoop));
         counter(statistic::TREATED_AS_WITHDRAW, ingest.treated_as_withdraw);
     }
-    let received = counts.kept.map_or(counts.accepted, |kept| kept.map(|n| n as u64));
-    let mut gauges = |all, of_family, [ipv4, ipv6]: [u64; 2]| {
-        statistics.push(Statistic::Gauge(all, ipv4 + ipv6));
-        for (afi, value) in [(Afi::Ipv4, ipv4), (Afi::Ipv6, ipv6)] {
-            if info.families.has(afi) {
-                statistics.push(Statistic::FamilyGauge(of_family, family(afi), value));
-            }
-        }
-    };
-    gauges(statistic::ADJ_RIB_IN, statistic::FAMILY_ADJ_RIB_IN, received);
+    let kept = |kept: ByFamily<usize>| ByFamily::new(|family| kept[family] as u64);
+    let received = counts.kept.map_or(counts.accepted, kept);
+    let kinds = (statistic::ADJ_RIB_IN, statistic::FAMILY_ADJ_RIB_IN);
+    gauges(&mut statistics, kinds, info.families, received);
     if let Some(sent) = &counts.sent {
-        let sent = [sent.advertised_ipv4, sent.advertised_ipv6];
-        gauges(statistic::ADJ_RIB_OUT_POST, statistic::FAMILY_ADJ_RIB_OUT_POST, sent);
+        let kinds = (statistic::ADJ_RIB_OUT_POST, statistic::FAMILY_ADJ_RIB_OUT_POST);
+        gauges(&mut statistics, kinds, info.families, sent.advertised);
     }
     statistics
 }

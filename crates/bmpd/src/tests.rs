@@ -6,7 +6,7 @@ use ribtide_bgp::message::{BestBatch, BestPath, Change, NONE, RouteOp, UpdateBat
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_bgpd::monitor::{DownCause, Received, SessionUp};
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, Families, Family, Prefix, V4, V6, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, V4, V6, for_each_bgp_family};
 use ribtide_wire::bgp::attribute::Origin;
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, frame, write, write_keepalive};
@@ -40,7 +40,7 @@ fn info(four_octet_as: bool, path_ids: FamilySet) -> Arc<PeerInfo> {
 }
 
 fn plain() -> Arc<PeerInfo> {
-    info(true, FamilySet::default())
+    info(true, FamilySet::NONE)
 }
 
 fn attrs(med: u32) -> AttrSet {
@@ -90,7 +90,7 @@ fn routes(bytes: &[u8], path_ids: FamilySet) -> (Vec<PeerHeader>, BTreeMap<Strin
             .attributes()
             .find(|a| a.code == 4)
             .map_or(0, |a| u32::from_be_bytes(a.value.try_into().unwrap()));
-        for_each_family!(F => match path_ids.has(F::AFI) {
+        for_each_bgp_family!(F => match path_ids.has(F::ID) {
             false => {
                 update.withdrawn_nlri::<Prefix<F>>().for_each(|p| { _ = table.remove(&p.to_string()); });
                 update.announced_nlri::<Prefix<F>>().for_each(|p| { _ = table.insert(p.to_string(), med); });
@@ -128,7 +128,7 @@ fn received_updates_pass_as_they_are_and_malformed_ones_as_withdrawals() {
     let received = |messages, withdrawn| Received { info: plain(), at, messages, withdrawn, kept: true };
     let mut out = Vec::new();
     encode::received(&received(broken.clone(), vec![malformed]), &mut out);
-    let (headers, table) = routes(&out, FamilySet::default());
+    let (headers, table) = routes(&out, FamilySet::NONE);
     assert_eq!(headers, [encode::peer(&plain(), 0, TIME); 2]);
     assert_eq!(table, BTreeMap::from([("10.0.0.0/8".into(), 5)]));
     // Without malformed ones, the bytes are those that were received.
@@ -137,7 +137,7 @@ fn received_updates_pass_as_they_are_and_malformed_ones_as_withdrawals() {
     let [Message::RouteMonitoring(_, update)] = messages(&out)[..] else { panic!("{out:?}") };
     assert_eq!(*update, sent[..malformed - 19]);
     // A peer without four-octet AS numbers.
-    let old = info(false, FamilySet::default());
+    let old = info(false, FamilySet::NONE);
     let received =
         Received { info: old, at, messages: sent[..malformed].to_vec(), withdrawn: vec![], kept: true };
     let mut out = Vec::new();
@@ -148,20 +148,20 @@ fn received_updates_pass_as_they_are_and_malformed_ones_as_withdrawals() {
 
 #[test]
 fn accepted_routes_are_in_the_order_of_their_operations() {
-    for path_ids in [FamilySet::default(), FamilySet::ALL] {
+    for path_ids in [FamilySet::NONE, FamilySet::ALL] {
         let info = info(true, path_ids);
-        let op = |attrs, path_id, afi, count| RouteOp { attrs, path_id, afi, count };
+        let op = |attrs, path_id, family, count| RouteOp { attrs, path_id, family, count };
         let path_id = |n| if path_ids.is_empty() { 0 } else { n };
         let batch = UpdateBatch {
             peer: info.id,
             session: 1,
             ops: vec![
-                op(Some(attrs(1)), path_id(7), Afi::Ipv4, 2),
-                op(Some(attrs(2)), path_id(8), Afi::Ipv6, 1),
-                op(None, path_id(7), Afi::Ipv4, 1),
-                op(Some(attrs(3)), path_id(7), Afi::Ipv4, 1),
+                op(Some(attrs(1)), path_id(7), AfiSafi::Ipv4Unicast, 2),
+                op(Some(attrs(2)), path_id(8), AfiSafi::Ipv6Unicast, 1),
+                op(None, path_id(7), AfiSafi::Ipv4Unicast, 1),
+                op(Some(attrs(3)), path_id(7), AfiSafi::Ipv4Unicast, 1),
             ],
-            prefixes: Families {
+            prefixes: BgpFamilies {
                 v4: vec![v4("10.0.0.0/8"), v4("10.1.0.0/16"), v4("10.0.0.0/8"), v4("10.1.0.0/16")],
                 v6: vec![v6("2001:db8::/32")],
             },
@@ -194,7 +194,7 @@ fn the_last_change_of_a_best_path_counts() {
     batch.changes.v6 = vec![Change { prefix: v6("2001:db8::/32"), old: NONE, new: 0 }];
     let mut out = Vec::new();
     encode::best(ROUTER, &batch, TIME, &mut out);
-    let (headers, table) = routes(&out, FamilySet::default());
+    let (headers, table) = routes(&out, FamilySet::NONE);
     assert!(headers.iter().all(|header| *header == encode::loc_rib(ROUTER, TIME)));
     let expected = [("10.0.0.0/8", 1), ("10.2.0.0/16", 2), ("2001:db8::/32", 1)];
     assert_eq!(table, expected.map(|(prefix, med)| (prefix.to_owned(), med)).into());
@@ -202,12 +202,12 @@ fn the_last_change_of_a_best_path_counts() {
 
 #[test]
 fn kept_routes_have_the_form_of_their_session() {
-    for path_ids in [FamilySet::default(), FamilySet::ALL] {
+    for path_ids in [FamilySet::NONE, FamilySet::ALL] {
         let page = [
-            (v4("10.0.0.0/8").any(), 1, attrs(1)),
-            (v4("10.0.0.0/8").any(), 2, attrs(1)),
-            (v4("10.1.0.0/16").any(), 0, attrs(2)),
-            (v6("2001:db8::/32").any(), 0, attrs(2)),
+            ((AfiSafi::Ipv4Unicast, v4("10.0.0.0/8").any(), 1), attrs(1)),
+            ((AfiSafi::Ipv4Unicast, v4("10.0.0.0/8").any(), 2), attrs(1)),
+            ((AfiSafi::Ipv4Unicast, v4("10.1.0.0/16").any(), 0), attrs(2)),
+            ((AfiSafi::Ipv6Unicast, v6("2001:db8::/32").any(), 0), attrs(2)),
         ];
         let mut out = Vec::new();
         encode::kept(&info(true, path_ids), &page, &mut out);
@@ -227,21 +227,21 @@ fn long_attributes_make_a_long_message() {
     let batch = UpdateBatch {
         peer: PeerId(3),
         session: 1,
-        ops: vec![RouteOp { attrs: Some(set), path_id: 0, afi: Afi::Ipv4, count: 1 }],
-        prefixes: Families { v4: vec![v4("10.0.0.0/8")], v6: vec![] },
+        ops: vec![RouteOp { attrs: Some(set), path_id: 0, family: AfiSafi::Ipv4Unicast, count: 1 }],
+        prefixes: BgpFamilies { v4: vec![v4("10.0.0.0/8")], v6: vec![] },
     };
     let mut out = Vec::new();
     encode::accepted(&plain(), &batch, TIME, &mut out);
-    assert_eq!(routes(&out, FamilySet::default()).1.len(), 1);
+    assert_eq!(routes(&out, FamilySet::NONE).1.len(), 1);
 }
 
 #[test]
 fn sent_messages_have_the_flags_of_the_view() {
     let mut chunk = Vec::new();
     build::withdraw([v4("10.0.0.0/8")], 4096, &mut chunk);
-    build::end_of_rib(Afi::Ipv6, &mut chunk);
+    build::end_of_rib(AfiSafi::Ipv6Unicast, &mut chunk);
     let mut out = Vec::new();
-    encode::sent(&info(false, FamilySet::default()), &chunk, TIME, &mut out);
+    encode::sent(&info(false, FamilySet::NONE), &chunk, TIME, &mut out);
     let all = messages(&out);
     assert_eq!(all.len(), 2);
     for message in all {

@@ -3,6 +3,7 @@
 use super::check::{Both, Checker};
 use super::diagnosis::{Step, key};
 use ribtide_bgp::peer::{FamilySet, PathSelection, SentPaths};
+use ribtide_prefix::{AfiSafi, ByFamily};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor, value::MapAccessDeserializer};
@@ -138,29 +139,29 @@ impl Checker {
     pub(super) fn add_path(&mut self, both: &Both<'_>, families: FamilySet) -> AddPathConfig {
         let (table, at) = both.pick("add-path", |n| &n.add_path, |g| &g.add_path);
         let Some(table) = table else { return AddPathConfig::default() };
-        let receive = if table.receive == Some(true) { families } else { FamilySet::default() };
+        let receive = if table.receive == Some(true) { families } else { FamilySet::NONE };
         let place = [&at.key(), &key!["send"][..]].concat();
         let send = match table.send {
             None => SentPaths::default(),
             Some(SendSetting::Every(selection)) => {
                 let selection = self.selection(selection, &place);
-                SentPaths { ipv4: selection, ipv6: selection }
+                SentPaths(ByFamily::new(|_| selection))
             }
             Some(SendSetting::Table(SendTable { ipv4_unicast, ipv6_unicast })) => {
-                let mut of = |selection: Option<Selection>, name: &'static str, has: bool| {
-                    let place = [&place, &key![name][..]].concat();
-                    if selection.is_some() && !has {
+                SentPaths(ByFamily::new(|family| {
+                    let selection = match family {
+                        AfiSafi::Ipv4Unicast => ipv4_unicast,
+                        AfiSafi::Ipv6Unicast => ipv6_unicast,
+                    };
+                    let place = [&place, &key![family.name()][..]].concat();
+                    if selection.is_some() && !families.has(family) {
                         let message = format!(
-                            "the session does not carry {name}; add it to `families`, or remove this"
+                            "the session does not carry {family}; add it to `families`, or remove this"
                         );
                         self.problem(&place, message);
                     }
                     selection.and_then(|selection| self.selection(selection, &place))
-                };
-                SentPaths {
-                    ipv4: of(ipv4_unicast, "ipv4-unicast", families.ipv4),
-                    ipv6: of(ipv6_unicast, "ipv6-unicast", families.ipv6),
-                }
+                }))
             }
         };
         AddPathConfig { receive, send: send.within(families) }
@@ -219,13 +220,13 @@ mod tests {
 
     #[test]
     fn add_path_is_off_unless_it_is_written_and_follows_the_families() {
-        let (none, both) = (FamilySet::default(), FamilySet { ipv4: true, ipv6: true });
+        let (none, both) = (FamilySet::NONE, FamilySet::UNICAST);
         let receive = |group, neighbor| add_path(group, neighbor).unwrap().receive;
         assert_eq!(add_path("", "").unwrap(), AddPathConfig::default());
         assert_eq!(receive("add-path = { receive = true }", ""), both);
         assert_eq!(receive("add-path = { receive = true }", "add-path = {}"), none);
         assert_eq!(receive("add-path = { receive = true }", "add-path = { receive = false }"), none);
-        let ipv6 = FamilySet { ipv4: false, ipv6: true };
+        let ipv6 = FamilySet::IPV6_UNICAST;
         assert_eq!(receive("families = [\"ipv6-unicast\"]", "add-path = { receive = true }"), ipv6);
     }
 
@@ -233,7 +234,7 @@ mod tests {
     fn selections_of_sent_paths_are_for_every_family_or_for_each() {
         let send = |text: &str| {
             let sent = add_path(&format!("add-path = {{ send = {text} }}"), "").unwrap().send;
-            (sent.ipv4, sent.ipv6)
+            (sent.of(AfiSafi::Ipv4Unicast), sent.of(AfiSafi::Ipv6Unicast))
         };
         let of = |selection| (Some(selection), Some(selection));
         let best = |count| PathSelection::Best(NonZeroU16::new(count).unwrap());
@@ -245,8 +246,8 @@ mod tests {
         let each = "{ ipv4-unicast = \"all\", ipv6-unicast = \"ecmp\" }";
         assert_eq!(send(each), (Some(PathSelection::All), Some(PathSelection::Ecmp)));
         let of_one = add_path("families = [\"ipv4-unicast\"]\nadd-path = { send = 3 }", "").unwrap();
-        assert_eq!(of_one.send, SentPaths { ipv4: Some(best(3)), ipv6: None });
-        assert_eq!(of_one.receive, FamilySet::default());
+        assert_eq!(of_one.send, SentPaths(ByFamily::only(AfiSafi::Ipv4Unicast, Some(best(3)))));
+        assert_eq!(of_one.receive, FamilySet::NONE);
     }
 
     #[test]

@@ -694,18 +694,15 @@ impl Checker {
         let (password, tcp_ao) = self.session_keys(&both);
         let (families, at) = both.pick("families", |n| &n.families, |g| &g.families);
         let families = match families.map(Vec::as_slice) {
-            None => FamilySet { ipv4: true, ipv6: true },
+            None => FamilySet::UNICAST,
             Some([]) => {
                 self.problem(
                     &at.key(),
                     "the list is empty; write [\"ipv4-unicast\", \"ipv6-unicast\"] or leave it out",
                 );
-                FamilySet::default()
+                FamilySet::NONE
             }
-            Some(list) => FamilySet {
-                ipv4: list.contains(&file::FamilyName::Ipv4Unicast),
-                ipv6: list.contains(&file::FamilyName::Ipv6Unicast),
-            },
+            Some(list) => list.iter().copied().map(crate::policy::afi_safi).collect(),
         };
         let graceful_shutdown = self.graceful_shutdown(&both, external);
         let (import, at) = both.pick("import", |n| &n.import, |g| &g.import);

@@ -4,6 +4,7 @@ use super::check::{Both, Checker};
 use super::diagnosis::{Step, key};
 use ribtide_bgp::ingest::{self, LimitAction};
 use ribtide_bgp::peer::PrefixLimits;
+use ribtide_prefix::{AfiSafi, ByFamily};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -72,6 +73,14 @@ enum Action {
     Discard,
 }
 
+/// The limits that a table has.
+fn limits(ipv4_unicast: Option<u32>, ipv6_unicast: Option<u32>) -> PrefixLimits {
+    ByFamily::new(|family| match family {
+        AfiSafi::Ipv4Unicast => ipv4_unicast,
+        AfiSafi::Ipv6Unicast => ipv6_unicast,
+    })
+}
+
 impl Checker {
     /// The maximum prefixes of a neighbour. Its own table replaces its group's.
     pub(super) fn max_prefixes(&mut self, both: &Both<'_>) -> MaxPrefixesConfig {
@@ -80,7 +89,7 @@ impl Checker {
         if let Some(table) = table {
             let place = at.key();
             let MaxPrefixesTable { ipv4_unicast, ipv6_unicast, action, idle_time, warning } = *table;
-            let limits = PrefixLimits { ipv4: ipv4_unicast, ipv6: ipv6_unicast };
+            let limits = limits(ipv4_unicast, ipv6_unicast);
             let other_keys = action.is_some() || idle_time.is_some() || warning.is_some();
             self.prefix_limits(limits, other_keys, &place);
             if idle_time.is_some() && !matches!(action, None | Some(Action::Restart)) {
@@ -103,7 +112,7 @@ impl Checker {
         }
         let (table, at) = both.pick("max-prefixes-out", |n| &n.max_prefixes_out, |g| &g.max_prefixes_out);
         if let Some(MaxPrefixesOutTable { ipv4_unicast, ipv6_unicast, idle_time }) = table {
-            max.sent = PrefixLimits { ipv4: *ipv4_unicast, ipv6: *ipv6_unicast };
+            max.sent = limits(*ipv4_unicast, *ipv6_unicast);
             max.sent_idle_time = Duration::from_secs(idle_time.unwrap_or(IDLE_TIME).into());
             self.prefix_limits(max.sent, idle_time.is_some(), &at.key());
         }
@@ -111,11 +120,11 @@ impl Checker {
     }
 
     fn prefix_limits(&mut self, limits: PrefixLimits, other_keys: bool, place: &[Step]) {
-        for (name, limit) in [("ipv4-unicast", limits.ipv4), ("ipv6-unicast", limits.ipv6)] {
-            if limit == Some(0) {
+        for (family, limit) in limits.iter() {
+            if *limit == Some(0) {
                 let message =
                     "a limit of 0 permits no prefix; write 1 and more, or leave the family out of `families`";
-                self.problem(&[place, &key![name][..]].concat(), message);
+                self.problem(&[place, &key![family.name()][..]].concat(), message);
             }
         }
         // An empty table is how a neighbour has no limit in a group that has one.
@@ -147,7 +156,7 @@ mod tests {
     #[test]
     fn max_prefixes_defaults_are_restart_after_five_minutes_and_a_warning_at_80_percent() {
         let received = |ipv4, ipv6, action, warning| {
-            Some(ingest::MaxPrefixes { limits: PrefixLimits { ipv4, ipv6 }, action, warning })
+            Some(ingest::MaxPrefixes { limits: limits(ipv4, ipv6), action, warning })
         };
         let limited = max("max-prefixes = { ipv4-unicast = 1000 }", "");
         assert_eq!(limited.received, received(Some(1000), None, LimitAction::Restart, 80));
@@ -157,7 +166,7 @@ mod tests {
                    max-prefixes-out = { ipv6-unicast = 9, idle-time = 0 }";
         let limited = max(all, "");
         assert_eq!(limited.received, received(Some(1), Some(2), LimitAction::Discard, 50));
-        assert_eq!(limited.sent, PrefixLimits { ipv4: None, ipv6: Some(9) });
+        assert_eq!(limited.sent, limits(None, Some(9)));
         assert_eq!(limited.sent_idle_time, Duration::ZERO);
         // A neighbour's table replaces its group's as a whole.
         let own = max(all, "max-prefixes = { ipv4-unicast = 7, action = \"warn\" }");

@@ -9,7 +9,7 @@ use ribtide_policy::{
     Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend,
     PresenceCondition, SetNextHop, Sources, Statement, Then, ValidityCondition,
 };
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{AfiSafi, AnyPrefix};
 use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::BTreeMap;
@@ -276,7 +276,9 @@ impl Checker {
         let mut all = Vec::new();
         // The cheap ones first: the first that does not hold ends the statement.
         all.extend(
-            afi_safi_in.as_ref().map(|list| Condition::AfiSafiIn(list.iter().copied().map(afi).collect())),
+            afi_safi_in
+                .as_ref()
+                .map(|list| Condition::AfiSafiIn(list.iter().copied().map(afi_safi).collect())),
         );
         all.extend(route_type.map(|kind| Condition::RouteType(kind.into())));
         all.extend(origin_eq.map(|name| Condition::OriginEq(origin(name))));
@@ -497,10 +499,10 @@ fn find<T: Clone>(known: &BTreeMap<String, T>, name: &str, kind: &str, write: &s
     })
 }
 
-fn afi(name: file::FamilyName) -> Afi {
+pub(crate) fn afi_safi(name: file::FamilyName) -> AfiSafi {
     match name {
-        file::FamilyName::Ipv4Unicast => Afi::Ipv4,
-        file::FamilyName::Ipv6Unicast => Afi::Ipv6,
+        file::FamilyName::Ipv4Unicast => AfiSafi::Ipv4Unicast,
+        file::FamilyName::Ipv6Unicast => AfiSafi::Ipv6Unicast,
     }
 }
 

@@ -59,9 +59,12 @@ const SELECTED_AGAIN: &str = "shards select every route again, some thousand at 
 const RESOLVED_AGAIN: &str =
     "every next-hop group is resolved again; only groups with another content change in dataplanes";
 /// The reason of the settings of threads.
-const THREADS: &str = "a thread owns what it was started with: readers their sessions, update threads what their members were sent; `bgp.shards` changes the threads that hold the routes";
-/// The reason of the settings of dataplanes.
-const DATAPLANES: &str = "the RIB manager numbers its dataplanes at the start, and what is confirmed, and so advertised, depends on all of them";
+const THREADS: &str =
+    "the session thread hosts these stages from its start or never; other numbers change while sessions last";
+/// What becomes of threads on other CPUs.
+const CPUS: &str = "each thread moves between two of its turns; memory that it has used stays on its NUMA node, so a restart is faster after a change of the node";
+/// What becomes of virtual ASICs.
+const ASICS: &str = "a new chip gets every route; one with other settings is another chip, in its place";
 
 /// Every setting of the whole router.
 pub const SETTINGS: &[Setting] = &[
@@ -69,7 +72,11 @@ pub const SETTINGS: &[Setting] = &[
     restart("router.router-id", "another BGP identifier is another router, for every neighbour"),
     live("router.stall-timeout", "the next look for stalled work obeys it"),
     live("router.stall-exit", "the next look for stalled work obeys it"),
-    restart("bgp", "the table as a whole: the stages of BGP start with the router"),
+    sessions(
+        "bgp",
+        "the table as a whole: every session begins, or ends with Cease, Peer De-configured, and its routes leave the FIB; static and \
+         connected routes last",
+    ),
     live(
         "bgp.listen",
         "an address that stays keeps its socket, a new one is bound, and one that goes takes no further connection; established sessions last",
@@ -81,9 +88,13 @@ pub const SETTINGS: &[Setting] = &[
     sessions("bgp.cluster-id", "sessions with internal peers, which have the old id in what they were sent"),
     live("bgp.shards", "the routes move to the new number of threads, as by `ribtide config bgp shards`"),
     restart("bgp.shards from or to \"off\"", THREADS),
-    restart("bgp.update-threads", THREADS),
-    restart("bgp.cpus", "threads are bound to CPUs when they start, before their memory is touched"),
-    restart("bgp.numa-node", "threads are bound to CPUs when they start, before their memory is touched"),
+    live(
+        "bgp.update-threads",
+        "new sessions get the new threads; a session stays with its thread, and a thread in excess ends with its last session",
+    ),
+    restart("bgp.update-threads from or to \"off\"", THREADS),
+    live("bgp.cpus", CPUS),
+    live("bgp.numa-node", CPUS),
     live("bgp.always-compare-med", SELECTED_AGAIN),
     live("bgp.deterministic-med", SELECTED_AGAIN),
     live("bgp.med-missing-as-worst", SELECTED_AGAIN),
@@ -101,22 +112,32 @@ pub const SETTINGS: &[Setting] = &[
         "new caches are connected, removed ones closed; another preference or other intervals keep connection and records",
     ),
     live("rpki.slurm", "local exceptions are applied to the present records"),
-    restart("bmp", "the table as a whole: BGP's stages get the queue of its thread when they start"),
+    live(
+        "bmp",
+        "the table as a whole: the thread starts, and stations get whole tables; or it ends, and they get a Termination",
+    ),
     live("bmp.system-name", "each station gets it in a new session"),
     live("bmp.system-description", "each station gets it in a new session"),
     live(
         "bmp.station",
         "new stations are connected, removed ones get a Termination; another address or other views begin a new session of the station",
     ),
-    restart("mrt", "the table as a whole: BGP's stages get the queue of its thread when they start"),
+    live("mrt", "the table as a whole: the thread starts; or it ends, and completes the file of updates"),
     live("mrt.table", "a dump under way is dropped, and the next one obeys it"),
     live("mrt.updates", "the present file is completed, and another one begun"),
-    restart("fib", "the table as a whole: the RIB manager starts with the router"),
-    restart("fib.kernel", DATAPLANES),
-    restart("fib.fpm", DATAPLANES),
-    restart("fib.fpm-next-hop-groups", DATAPLANES),
-    restart("fib.virtual-asic", DATAPLANES),
-    restart("fib.asic", DATAPLANES),
+    restart("fib", "the table as a whole: shards register next hops with a RIB manager from their start"),
+    live(
+        "fib.kernel",
+        "a new kernel dataplane gets every route; a removed one's routes are removed from the kernel. With other settings it starts again \
+         and takes its routes over, unless table, protocol or metric are others: then they are removed first",
+    ),
+    live("fib.fpm", "a new server gets every route; our routes are deleted from one that is removed"),
+    live(
+        "fib.fpm-next-hop-groups",
+        "each server gets every route in a new connection, and keeps the former ones meanwhile",
+    ),
+    live("fib.virtual-asic", ASICS),
+    live("fib.asic", ASICS),
     live("fib.resolve-via-default", RESOLVED_AGAIN),
     live("fib.max-ecmp", RESOLVED_AGAIN),
     live("fib.underlay-weights", RESOLVED_AGAIN),
@@ -137,7 +158,11 @@ pub const SETTINGS: &[Setting] = &[
         "bfd.listen",
         "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last",
     ),
-    restart("interface", "the virtual ASIC and its ports are made of it at the start"),
+    live(
+        "interface",
+        "ports, addresses and neighbours of virtual ASICs come, go and change; only next hops over them are resolved again. A neighbour \
+         by interface whose interface gets its first table, or loses it, begins a new session",
+    ),
     restart("process.user", "a privilege that was given up does not come back"),
     restart("process.seccomp", "a filter of system calls that is in force cannot be removed"),
 ];
@@ -282,7 +307,10 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
         true => key("bgp.shards", *shards == old.shards),
         false => key("bgp.shards from or to \"off\"", false),
     }
-    key("bgp.update-threads", *update_threads == old.update_threads);
+    match off(*update_threads) == off(old.update_threads) {
+        true => key("bgp.update-threads", *update_threads == old.update_threads),
+        false => key("bgp.update-threads from or to \"off\"", false),
+    }
     key("bgp.cpus", *cpus == old.cpus);
     key("bgp.cluster-id", *cluster_id == old.cluster_id);
     key("bgp.always-compare-med", *always_compare_med == old.always_compare_med);
@@ -347,12 +375,14 @@ mod tests {
                 "api.socket"
             ]
         );
-        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = 2\n[fib]\nfpm-next-hop-groups = true\n";
+        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = \"off\"\n[fib]\nfpm-next-hop-groups = true\n";
         assert_eq!(
             restarts(old, hard),
-            ["bgp.shards from or to \"off\"", "bgp.update-threads", "fib.fpm-next-hop-groups"]
+            ["bgp.shards from or to \"off\"", "bgp.update-threads from or to \"off\""]
         );
-        assert_eq!(restarts(old, ""), ["bgp", "fib"]);
+        assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);
+        assert_eq!(restarts(old, ""), ["fib"]);
+        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp"]);
     }
 
     #[test]

@@ -5,7 +5,10 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod bgp;
+mod dataplanes;
 mod effects;
+mod monitors;
 pub mod reload;
 pub mod router;
 mod run_state;

@@ -1,23 +1,31 @@
 //! Reload of the configuration file: applies all changes, or none if one of them needs a restart.
 
+use crate::bgp::{self, NotBegun};
+use crate::dataplanes::{Environment, RunningDataplanes, ToSessions};
 use crate::effects::{self, Effect};
-use crate::router::start_rpki;
+use crate::monitors;
+use crate::router::{StartError, start_rpki};
+use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{ApiServer, ListenError, Reload, RouterState, resized};
+use ribtide_bfdd::Changes;
 use ribtide_bgpd::resize::{NotResized, Resized};
 use ribtide_bgpd::session::Neighbors;
-use ribtide_bgpd::{Bgp, decision_options};
-use ribtide_config::{self as config, BgpConfig, Config, ConfigError, FibConfig, Threads, VrfSetup};
-use ribtide_dataplane::kernel::InterfaceWatch;
+use ribtide_bgpd::{Bgp, BgpBuilder, NotChanged, check_cpus, decision_options};
+use ribtide_config::{
+    self as config, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VrfSetup,
+};
 use ribtide_model::{NextHopCacheSet, Reloaded, SuppressionSet};
 use ribtide_rib::ResolutionSettings;
 use ribtide_ribd::{RibHandle, VrfsChanged, VrfsSetup};
 use ribtide_runtime::call::NoReply;
 use ribtide_runtime::log::{self, target};
+use ribtide_runtime::meter::Meter;
 use ribtide_runtime::thread::Stop;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// Why a reload changed nothing. Displays as a sentence, or as `ribtide check` would.
@@ -41,6 +49,10 @@ pub enum NotReloaded {
     NoRpki(NoReply),
     /// The BMP or the MRT thread does not reply.
     NoMonitor(NoReply),
+    /// The BMP or the MRT thread cannot start.
+    Monitor(io::Error),
+    /// BGP's stages cannot take a monitor or other CPUs now.
+    NotChanged(NotChanged),
     /// The RPKI thread cannot start.
     Rpki(io::Error),
     /// The API cannot listen.
@@ -53,6 +65,14 @@ pub enum NotReloaded {
     NoRib(NoReply),
     /// A VRF is not as required.
     Vrf(String),
+    /// An interface is not as required.
+    Interface(String),
+    /// BGP cannot begin.
+    Bgp(NotBegun),
+    /// CPUs cannot be used.
+    Cpus(String),
+    /// A dataplane cannot start.
+    Dataplane(StartError),
 }
 
 impl fmt::Display for NotReloaded {
@@ -71,11 +91,18 @@ impl fmt::Display for NotReloaded {
                 keys.join(", "),
                 if keys.len() == 1 { "it" } else { "them" }
             ),
-            NotReloaded::Vrf(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Vrf(e) | NotReloaded::Interface(e) | NotReloaded::Cpus(e) => {
+                write!(f, "nothing is reloaded: {e}")
+            }
             NotReloaded::Busy => write!(f, "a reload is under way; try again when it is done"),
             NotReloaded::Shards(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::Api(e) => write!(f, "nothing is reloaded: {e}"),
-            NotReloaded::Bfd(e) | NotReloaded::Rpki(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Dataplane(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Bgp(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Bfd(e) | NotReloaded::Rpki(e) | NotReloaded::Monitor(e) => {
+                write!(f, "nothing is reloaded: {e}")
+            }
+            NotReloaded::NotChanged(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => {
                 write!(f, "nothing is reloaded: {e}")
             }
@@ -95,10 +122,12 @@ pub(crate) struct Reloader {
     router: Arc<RouterState>,
     /// The file.
     file: Option<PathBuf>,
-    /// Locked during a reload; the numbers of VRFs.
+    /// Locked during a reload; the numbers of VRFs and interfaces.
     numbers: Mutex<VrfNumbers>,
-    /// The watch of the interfaces of the kernel, without a kernel dataplane.
-    links: Option<InterfaceWatch>,
+    dataplanes: Arc<Mutex<RunningDataplanes>>,
+    run_state: RunState,
+    /// Shards of runs of BGP that have ended.
+    shards_before: AtomicU32,
     stop: Stop,
     /// The API, once it runs. Its server holds this.
     api: OnceLock<Weak<ApiServer>>,
@@ -110,10 +139,20 @@ impl Reloader {
         router: Arc<RouterState>,
         file: Option<PathBuf>,
         numbers: VrfNumbers,
-        links: Option<InterfaceWatch>,
+        dataplanes: Arc<Mutex<RunningDataplanes>>,
+        run_state: RunState,
         stop: Stop,
     ) -> Reloader {
-        Reloader { router, file, numbers: Mutex::new(numbers), links, stop, api: OnceLock::new() }
+        Reloader {
+            router,
+            file,
+            numbers: Mutex::new(numbers),
+            dataplanes,
+            run_state,
+            shards_before: AtomicU32::new(0),
+            stop,
+            api: OnceLock::new(),
+        }
     }
 
     /// Notes the API, whose listeners a reload changes.
@@ -130,8 +169,8 @@ impl Reloader {
     /// Reads the file again and applies its changes, those that may fail first.
     ///
     /// # Errors
-    /// Why nothing changed. After the first step, which is the API's listeners, these may have changed; after
-    /// [`NotReloaded::Shards`] also BFD sessions and RPKI caches; after
+    /// Why nothing changed. After [`NotReloaded::NoBfd`] the API's listeners may have changed; after [`NotReloaded::Rpki`] also BFD
+    /// sessions and dataplanes; after [`NotReloaded::Shards`] also RPKI caches; after
     /// [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`] also the number of shards; after
     /// [`NotReloaded::NoRib`] everything except static routes, VRFs and the `[fib]` table.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
@@ -146,27 +185,56 @@ impl Reloader {
         if !fixed.is_empty() {
             return Err(NotReloaded::Fixed(fixed));
         }
-        if let Some(api) = self.api.get().and_then(Weak::upgrade) {
-            api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
+        if let Some(bgp) = &new.bgp {
+            check_cpus(&bgp.cpus).map_err(NotReloaded::Cpus)?;
         }
-        // With the numbers of the start.
-        new.interfaces.clone_from(&former.interfaces);
+        numbers.number_interfaces(&mut new).map_err(NotReloaded::Interface)?;
         let leaving = match &router.rib {
             Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
             None => Ok(Vec::new()),
         };
         let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
         let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
-        let requested = new.bfd.clone();
-        let bfd = router.bfd.handle.wait(move |bfd| bfd.configure(&requested));
-        let bfd = bfd.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
+        let mut dataplanes = self.dataplanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let bound = self.add_dataplanes(&mut dataplanes, &new, &vrfs).and_then(|()| self.bind(&new));
+        let (builder, bfd) = match bound {
+            Ok(bound) => bound,
+            Err(e) => {
+                // What ran before most likely runs again; the first error counts.
+                let _ = self.add_dataplanes(&mut dataplanes, &former, &numbers.vrfs);
+                self.remove_other_dataplanes(&mut dataplanes, &former);
+                dataplanes.flush();
+                return Err(e);
+            }
+        };
+        if let (Some(builder), Some(bgp)) = (builder, &new.bgp) {
+            let begun = bgp::begin(router, builder, &new, bgp, &self.run_state, &self.stop);
+            begun.map_err(NotReloaded::Bgp)?;
+            self.watch_interfaces(&mut dataplanes, &new, &vrfs)?;
+        }
         let rpki = self.set_rpki(&new)?;
-        let (bmp, mrt) = reconfigure_monitors(router, &new)?;
-        let (shards, neighbors) = match (&router.bgp, &new.bgp) {
-            (Some(running), Some(bgp)) => {
+        let bmp = monitors::set_bmp(router, &new, &self.stop)?;
+        let mrt = monitors::set_mrt(router, &new, &self.stop)?;
+        let running = router.bgp.get();
+        let (shards, neighbors) = match (&running, &new.bgp, &former.bgp) {
+            (Some(running), None, Some(former)) => {
+                let shards = bgp::end(router, running, former).map_err(NotReloaded::NoReply)?;
+                self.shards_before.store(shards, Relaxed);
+                self.watch_interfaces(&mut dataplanes, &new, &vrfs)?;
+                (
+                    None,
+                    Neighbors { removed: former.neighbors.keys().copied().collect(), ..Neighbors::default() },
+                )
+            }
+            (Some(_), Some(bgp), None) => {
+                (None, Neighbors { added: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
+            }
+            (Some(running), Some(bgp), Some(_)) => {
+                running.set_cpus(bgp).map_err(NotReloaded::NotChanged)?;
+                running.set_update_threads(bgp.update_threads).map_err(NotReloaded::NotChanged)?;
                 let shards = resize(router, running, bgp)?;
                 running.set_options(decision_options(bgp)).map_err(NotReloaded::Shards)?;
-                (shards, reconfigure(running, bgp)?)
+                (shards, reconfigure(running, bgp, &new.interfaces)?)
             }
             _ => (None, Neighbors::default()),
         };
@@ -201,13 +269,14 @@ impl Reloader {
             }
             _ => (None, None, false),
         };
-        if let Some(links) = &self.links {
-            links.set_vrfs(&vrfs);
-        }
+        self.remove_other_dataplanes(&mut dataplanes, &new);
         let changed = match &router.rib {
             Some(rib) => set_vrfs(router, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
             None => VrfsChanged::default(),
         };
+        dataplanes.set_vrfs(&vrfs);
+        dataplanes.flush();
+        drop(dataplanes);
         numbers.vrfs = vrfs;
         let api_token = former.api.token != new.api.token;
         let other_log = former.log != new.log;
@@ -254,25 +323,94 @@ impl Reloader {
 }
 
 impl Reloader {
+    /// Starts the dataplanes of `config` that do not run, and the watch of interfaces that it needs.
+    fn add_dataplanes(
+        &self,
+        dataplanes: &mut RunningDataplanes,
+        config: &Config,
+        vrfs: &[VrfSetup],
+    ) -> Result<(), NotReloaded> {
+        let router = &*self.router;
+        let sessions = self.sessions();
+        if let (Some(rib), Some(fib)) = (&router.rib, &config.fib) {
+            let plug = |name: &str, meter: Meter, stop: &Stop| rib.plug(name, &router.rings, meter, stop);
+            let with = Environment {
+                plug: &plug,
+                rings: &router.rings,
+                meters: &router.meters,
+                stop: &self.stop,
+                interfaces: &config.interfaces,
+                vrfs,
+                sessions: sessions.clone(),
+            };
+            dataplanes.add(fib, rib, &with).map_err(NotReloaded::Dataplane)?;
+        }
+        self.watch_interfaces(dataplanes, config, vrfs)
+    }
+
+    /// The queue of the session thread for interfaces, where BGP runs.
+    fn sessions(&self) -> Option<ToSessions> {
+        self.router.bgp.get().map(|bgp| ToSessions { run: bgp.run, queue: bgp.links.clone() })
+    }
+
+    /// Watches the kernel's interfaces for stages that no dataplane tells of them.
+    fn watch_interfaces(
+        &self,
+        dataplanes: &mut RunningDataplanes,
+        config: &Config,
+        vrfs: &[VrfSetup],
+    ) -> Result<(), NotReloaded> {
+        let failures = self.router.rib.as_ref().map(RibHandle::failures);
+        dataplanes.watch(config, vrfs, failures, self.sessions(), &self.stop).map_err(NotReloaded::Dataplane)
+    }
+
+    fn remove_other_dataplanes(&self, dataplanes: &mut RunningDataplanes, config: &Config) {
+        if let Some(rib) = &self.router.rib {
+            dataplanes.remove_others(config.fib.as_ref(), rib);
+        }
+        self.router.set_dataplanes(dataplanes.handles());
+    }
+
+    /// Binds the addresses of a BGP that begins, of the API and of BFD.
+    fn bind(&self, new: &Config) -> Result<(Option<BgpBuilder>, Changes), NotReloaded> {
+        let builder = match &new.bgp {
+            Some(bgp) if self.router.bgp.get().is_none() => {
+                let before = self.shards_before.load(Relaxed);
+                Some(BgpBuilder::after_shards(bgp, &self.router.rings, before).map_err(NotBegun::from))
+            }
+            _ => None,
+        };
+        let builder = builder.transpose().map_err(NotReloaded::Bgp)?;
+        if let Some(api) = self.api.get().and_then(Weak::upgrade) {
+            api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
+        }
+        let (requested, interfaces) = (new.bfd.clone(), new.interfaces.clone());
+        let changes = self.router.bfd.handle.wait(move |bfd| {
+            let changes = bfd.configure(&requested)?;
+            bfd.set_interfaces(&interfaces);
+            Ok(changes)
+        });
+        Ok((builder, changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?))
+    }
+
     /// Applies `[rpki]`. Returns whether anything changed.
     fn set_rpki(&self, new: &Config) -> Result<bool, NotReloaded> {
         let router = &*self.router;
-        let Some(bgp) = &router.bgp else { return Ok(false) };
-        let set = |handle| *router.rpki.write().unwrap_or_else(PoisonError::into_inner) = handle;
-        match (router.rpki(), &new.rpki) {
-            (Some(running), Some(rpki)) => {
+        let bgp = router.bgp.get().filter(|_| new.bgp.is_some());
+        match (router.rpki.get(), new.rpki.as_ref().zip(bgp)) {
+            (Some(running), Some((rpki, _))) => {
                 let rpki = rpki.clone();
                 let changes = running.wait(move |engine| engine.configure(&rpki));
                 Ok(changes.map_err(NotReloaded::NoRpki)? != ribtide_rpkid::Changes::default())
             }
-            (None, Some(rpki)) => {
-                let started = start_rpki(rpki, bgp, router.clock, self.stop.clone());
-                set(Some(started.map_err(NotReloaded::Rpki)?));
+            (None, Some((rpki, bgp))) => {
+                let started = start_rpki(rpki, &bgp, router.clock, self.stop.clone());
+                router.rpki.set(Some(started.map_err(NotReloaded::Rpki)?));
                 Ok(true)
             }
             (Some(running), None) => {
                 running.wait(|engine| engine.end()).map_err(NotReloaded::NoRpki)?;
-                set(None);
+                router.rpki.set(None);
                 Ok(true)
             }
             (None, None) => Ok(false),
@@ -280,22 +418,22 @@ impl Reloader {
     }
 }
 
-/// A dataplane knows a VRF before its first route, and until after its last.
+/// A dataplane knows a VRF or an interface before its first route, and until after its last.
 fn set_vrfs(
     router: &RouterState,
     rib: &RibHandle,
     new: &Config,
     vrfs: &[VrfSetup],
 ) -> Result<VrfsChanged, NoReply> {
-    for asic in router.asics.values() {
+    let dataplanes = router.dataplanes();
+    for asic in dataplanes.asics.values() {
+        asic.set_interfaces(&new.interfaces)?;
         asic.set_vrfs(vrfs)?;
     }
     let changed = rib.set_vrfs(VrfsSetup::new(new, vrfs.to_vec()))?;
-    for asic in router.asics.values() {
+    for asic in dataplanes.asics.values() {
+        asic.drop_other_interfaces(&new.interfaces)?;
         asic.drop_other_vrfs(vrfs)?;
-    }
-    if let Some(kernel) = &router.kernel {
-        kernel.set_vrfs(vrfs);
     }
     Ok(changed)
 }
@@ -309,25 +447,18 @@ fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option
     Ok(Some(resized).filter(|resized| resized.from != resized.to))
 }
 
-fn reconfigure(running: &Bgp, bgp: &BgpConfig) -> Result<Neighbors, NotReloaded> {
-    let bgp = Arc::new(bgp.clone());
-    let changed = running.sessions.wait(move |sessions| sessions.reconfigure(&bgp));
+fn reconfigure(
+    running: &Bgp,
+    bgp: &BgpConfig,
+    interfaces: &[InterfaceConfig],
+) -> Result<Neighbors, NotReloaded> {
+    let (bgp, interfaces) = (Arc::new(bgp.clone()), interfaces.to_vec());
+    let changed = running.sessions.wait(move |sessions| {
+        let changed = sessions.reconfigure(&bgp)?;
+        sessions.set_interfaces(&interfaces);
+        Ok(changed)
+    });
     changed.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
-}
-
-/// Applies the `[bmp]` and `[mrt]` tables. Returns whether they changed something.
-fn reconfigure_monitors(router: &RouterState, new: &Config) -> Result<(bool, bool), NotReloaded> {
-    let (mut stations, mut files) = (ribtide_bmpd::Changes::default(), ribtide_mrtd::Changes::default());
-    if let (Some(running), Some(bmp)) = (&router.bmp, new.bmp.clone()) {
-        let changed = running.handle.wait(move |engine| engine.configure(&bmp));
-        stations = changed.map_err(NotReloaded::NoMonitor)?;
-    }
-    if let (Some(running), Some(mrt)) = (&router.mrt, new.mrt.clone()) {
-        // It may wait for the disk, and then is busy; it is not to wait for that.
-        let changed = running.handle.call(move |engine| engine.configure(&mrt));
-        files = changed.map_err(NotReloaded::NoMonitor)?;
-    }
-    Ok((stations != ribtide_bmpd::Changes::default(), files != ribtide_mrtd::Changes::default()))
 }
 
 #[cfg(test)]

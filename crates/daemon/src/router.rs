@@ -1,54 +1,48 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
+use crate::dataplanes::{Environment, REMOVAL, RunningDataplanes, ToSessions};
 use crate::reload::{NotReloaded, Reloader};
 use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
-use ribtide_api::{Api, ApiServer, RouterState, answers};
+use ribtide_api::{Api, ApiServer, RouterState, Slot, answers};
 use ribtide_bfdd as bfd;
 use ribtide_bgpd::monitor::Taps;
 pub use ribtide_bgpd::session::tcp_ao::check_kernel;
 use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes, set_vrps};
 use ribtide_bmpd::{self as bmpd, BmpBuilder};
-use ribtide_config::{Config, OnStop, RpkiConfig, VIRTUAL_ASIC, VrfSetup};
-use ribtide_dataplane::InterfaceNews;
-use ribtide_dataplane::fpm::{self, FpmHandle};
-use ribtide_dataplane::kernel::{self, InterfaceWatch, flush};
+use ribtide_config::{Config, OnStop, RpkiConfig};
 use ribtide_model::{AsicLookup, Pipeline};
 use ribtide_mrtd::{Collector, MrtBuilder};
 use ribtide_rib::{RibConfig, RibIn, Source};
-use ribtide_ribd::{RibBuilder, RibSetup, VrfsSetup};
+use ribtide_ribd::{NotPlugged, RibBuilder, RibSetup, VrfsSetup};
 use ribtide_rpkid::Engine;
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
-use ribtide_runtime::meter::Meters;
-use ribtide_runtime::ring::{Rings, Sender};
+use ribtide_runtime::meter::{Meter, Meters};
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::watchdog::Watchdog;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before the process just ends.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long a stop may take to remove what dataplanes installed. systemd kills after 90 s.
-const REMOVAL: Duration = Duration::from_secs(30);
 
 /// A running router.
 pub struct Router {
     inside: Arc<RouterState>,
     reloader: Arc<Reloader>,
     stop: Stop,
-    /// The thread that writes into the kernel.
-    writer: Option<JoinHandle<()>>,
+    dataplanes: Arc<Mutex<RunningDataplanes>>,
     api: Arc<ApiServer>,
     run_state: RunState,
 }
@@ -72,6 +66,10 @@ pub enum StartError {
     Asic(ribtide_asic::Error),
     /// A VRF is not what it should be.
     Vrf(String),
+    /// The RIB manager has no place for another dataplane.
+    Rib(NotPlugged),
+    /// The FPM client of this server is still deleting its routes.
+    Busy(SocketAddr),
     /// The system gives no thread.
     Thread(io::Error),
 }
@@ -87,6 +85,11 @@ impl fmt::Display for StartError {
             | StartError::Kernel(e) => e.fmt(f),
             StartError::Asic(e) => e.fmt(f),
             StartError::Vrf(e) => f.write_str(e),
+            StartError::Rib(e) => e.fmt(f),
+            StartError::Busy(server) => write!(
+                f,
+                "the former FPM client of {server} is still deleting its routes there; try again in a moment"
+            ),
             StartError::Thread(e) => {
                 write!(f, "the system gives no thread: {e}; raise the limit of processes (ulimit -u)")
             }
@@ -95,6 +98,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<NotPlugged> for StartError {
+    fn from(e: NotPlugged) -> Self {
+        StartError::Rib(e)
+    }
+}
 
 impl From<io::Error> for StartError {
     fn from(e: io::Error) -> Self {
@@ -148,42 +157,29 @@ impl Router {
         for stage in ["reader", "shard", "egress", "rib"] {
             meters.meter(stage);
         }
-        let mut rib = config.fib.as_ref().map(|_| RibBuilder::new(&rings));
-        let (mut handle, mut on_kernel, mut asics, mut clients) = (None, None, BTreeMap::new(), Vec::new());
-        let mut writer = None;
-        if let (Some(fib), Some(rib)) = (&config.fib, &mut rib) {
-            if let Some(kernel) = &fib.kernel {
-                let port = rib.plug("kernel", &rings, meters.meter("kernel"), &stop);
-                let sessions = bgp.as_ref().map(BgpBuilder::links);
-                let started = kernel::start(kernel.clone(), &vrfs, port, sessions, &rings);
-                let (kernel, [_, _, writing]) = started.map_err(StartError::Kernel)?;
-                (on_kernel, writer) = (Some(kernel), Some(writing));
+        let rib = config.fib.as_ref().map(|_| RefCell::new(RibBuilder::new(&rings)));
+        let mut handle = None;
+        let to_sessions = bgp.as_ref().map(|bgp| ToSessions { run: 0, queue: bgp.links() });
+        let mut dataplanes = match (&config.fib, &rib) {
+            (Some(fib), Some(rib)) => {
+                let plug = |name: &str, meter: Meter, stop: &Stop| {
+                    Ok(rib.borrow_mut().plug(name, &rings, meter, stop))
+                };
+                let with = Environment {
+                    plug: &plug,
+                    rings: &rings,
+                    meters: &meters,
+                    stop: &stop,
+                    interfaces: &config.interfaces,
+                    vrfs: &vrfs,
+                    sessions: to_sessions.clone(),
+                };
+                RunningDataplanes::start(fib, &with)?
             }
-            for (i, server) in fib.fpm.iter().enumerate() {
-                let name = if fib.fpm.len() == 1 { "fpm".to_string() } else { format!("fpm-{i}") };
-                let port = rib.plug(&name, &rings, meters.meter(&name), &stop);
-                clients.push(fpm::start(name, *server, fib.fpm_next_hop_groups, port)?);
-            }
-            for (name, asic) in &fib.asics {
-                // One that was given no name is the only one.
-                let named = name != VIRTUAL_ASIC;
-                let (meters, of_it) =
-                    if named { (meters.of(name), rings.of(name)) } else { (meters.clone(), rings.clone()) };
-                // What comes first behind it.
-                let port = rib.plug(name, &rings, meters.meter("fpmsyncd"), &stop);
-                let threads = if named { name } else { "sonic" };
-                let started =
-                    ribtide_asic::start(threads, port, &config.interfaces, &vrfs, *asic, &of_it, &meters);
-                asics.insert(name.clone(), started.map_err(StartError::Asic)?);
-            }
-        }
-        let to_rib = rib.as_ref().filter(|_| config.uses_kernel_interfaces()).map(RibBuilder::failures);
-        let to_sessions = bgp.as_ref().map(BgpBuilder::links);
-        let links = match on_kernel {
-            // Its watch tells them.
-            Some(_) => None,
-            None => watch_interfaces(&vrfs, to_rib, to_sessions, &stop)?,
+            _ => RunningDataplanes::default(),
         };
+        let rib = rib.map(RefCell::into_inner);
+        dataplanes.watch(&config, &vrfs, rib.as_ref().map(RibBuilder::failures), to_sessions, &stop)?;
         let inbox = rib.as_ref().map(RibBuilder::inbox);
         let outputs = bfd::Outputs {
             rib: rib.as_ref().map(RibBuilder::failures),
@@ -240,14 +236,14 @@ impl Router {
             (Some(builder), Some(bgp), Some(bmp)) => {
                 let as_peer = bmpd::Router { asn, router_id };
                 let started = builder.start(bmp, as_peer, bgp.stages(), clock, stop.clone());
-                Some(started.map_err(StartError::Monitor)?)
+                Some(Arc::new(started.map_err(StartError::Monitor)?))
             }
             _ => None,
         };
         let mrt = match (mrt, &bgp, &config.mrt) {
             (Some(builder), Some(bgp), Some(mrt)) => {
                 let started = builder.start(mrt, Collector { asn, router_id }, bgp.stages(), stop.clone());
-                Some(started.map_err(StartError::Monitor)?)
+                Some(Arc::new(started.map_err(StartError::Monitor)?))
             }
             _ => None,
         };
@@ -274,20 +270,26 @@ impl Router {
             watchdog,
             rings,
             meters,
-            bgp,
-            rpki: RwLock::new(rpki),
-            bmp,
-            mrt,
+            bgp: Slot::new(bgp.map(Arc::new)),
+            rpki: Slot::new(rpki),
+            bmp: Slot::new(bmp),
+            mrt: Slot::new(mrt),
             bfd,
             rib: handle,
-            kernel: on_kernel,
-            asics,
-            fpm: clients,
+            dataplanes: RwLock::new(Arc::new(dataplanes.handles())),
         });
-        let reloader = Arc::new(Reloader::new(inside.clone(), file, numbers, links, stop.clone()));
+        let dataplanes = Arc::new(Mutex::new(dataplanes));
+        let reloader = Arc::new(Reloader::new(
+            inside.clone(),
+            file,
+            numbers,
+            dataplanes.clone(),
+            run_state.clone(),
+            stop.clone(),
+        ));
         let api = Arc::new(api.serve(inside.clone(), reloader.clone().for_api())?);
         reloader.set_api(&api);
-        Ok(Router { inside, reloader, stop, writer, api, run_state })
+        Ok(Router { inside, reloader, stop, dataplanes, api, run_state })
     }
 
     /// What the API looks at.
@@ -324,7 +326,8 @@ impl Router {
     /// # Errors
     /// A sentence when there is no virtual ASIC or it does not answer.
     pub fn asic_routes(&self) -> Result<u64, String> {
-        let asic = self.inside.asics.values().next().ok_or("this router has no virtual ASIC")?;
+        let dataplanes = self.inside.dataplanes();
+        let asic = dataplanes.asics.values().next().ok_or("this router has no virtual ASIC")?;
         asic.counts().map(|c| (c.ipv4_routes + c.ipv6_routes) as u64).map_err(|e| e.to_string())
     }
 
@@ -388,9 +391,9 @@ impl Router {
         }
         let begin = Instant::now();
         let parting = |inside: &RouterState| {
-            inside.bgp.as_ref().is_some_and(|bgp| !bgp.session_thread.is_finished())
-                || inside.bmp.as_ref().is_some_and(|bmp| !bmp.thread.is_finished())
-                || inside.mrt.as_ref().is_some_and(|mrt| !mrt.thread.is_finished())
+            inside.bgp.get().is_some_and(|bgp| !bgp.session_thread.is_finished())
+                || inside.bmp.get().is_some_and(|bmp| !bmp.thread.is_finished())
+                || inside.mrt.get().is_some_and(|mrt| !mrt.thread.is_finished())
                 || !inside.bfd.thread.is_finished()
         };
         while parting(&self.inside) && begin.elapsed() < FAREWELL {
@@ -398,31 +401,9 @@ impl Router {
         }
         // Not so where a stage had failed before.
         if self.stop.removes() {
-            self.remove(begin + REMOVAL);
+            let dataplanes = self.dataplanes.lock().unwrap_or_else(PoisonError::into_inner);
+            dataplanes.remove_all(begin + REMOVAL);
         }
-    }
-
-    /// Waits until FPM clients have taken back what they told, and takes back what is in the kernel. What is in virtual ASICs
-    /// ends with this process.
-    fn remove(&self, deadline: Instant) {
-        let wait = |over: &dyn Fn() -> bool| {
-            while !over() && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        };
-        if let Some(kernel) = &self.inside.kernel {
-            // Its writer would put back what it misses.
-            wait(&|| self.writer.as_ref().is_none_or(JoinHandle::is_finished));
-            match flush::flush(&kernel.scope(), false, Some(deadline)) {
-                Ok(flushed) => tracing::info!(target: target::KERNEL, "{flushed}"),
-                Err(e) => tracing::error!(
-                    target: target::KERNEL,
-                    error = %e,
-                    "the installed routes could not be removed from the kernel; `ribtide flush` removes them"
-                ),
-            }
-        }
-        wait(&|| self.inside.fpm.iter().all(FpmHandle::has_ended));
     }
 }
 
@@ -436,35 +417,4 @@ pub(crate) fn start_rpki(
     let readers = bgp.readers.clone();
     let publish = Box::new(move |vrps: &_, changed: &_| set_vrps(&readers, vrps, changed));
     ribtide_rpkid::start(rpki, publish, clock, stop)
-}
-
-/// Watches the kernel's interfaces for those who are not told by a kernel dataplane, if there are any.
-fn watch_interfaces(
-    vrfs: &[VrfSetup],
-    rib: Option<Sender<RibIn>>,
-    sessions: Option<Sender<InterfaceNews>>,
-    stop: &Stop,
-) -> Result<Option<InterfaceWatch>, StartError> {
-    let resolves = rib.is_some();
-    if !resolves && sessions.is_none() {
-        return Ok(None);
-    }
-    match InterfaceWatch::start(vrfs, rib, sessions, stop) {
-        Ok(watch) => Ok(Some(watch)),
-        Err(e) if resolves => {
-            let sentence = format!(
-                "the kernel's interfaces, over which next hops resolve, cannot be watched: {e}; write [[interface]] tables"
-            );
-            Err(StartError::Kernel(io::Error::new(e.kind(), sentence)))
-        }
-        Err(e) => {
-            tracing::warn!(
-                target: target::KERNEL,
-                error = %e,
-                "the kernel's interfaces cannot be watched: sessions do not end with them (bgp.fast-external-fallover), but by \
-                 their hold time"
-            );
-            Ok(None)
-        }
-    }
 }

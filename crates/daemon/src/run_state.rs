@@ -8,7 +8,7 @@
 use ribtide_bgpd::session::Restarted;
 use ribtide_config::Config;
 use ribtide_dataplane::kernel::{Scope, installed_families};
-use ribtide_prefix::FamilySet;
+use ribtide_prefix::{AfiSafi, FamilySet};
 use ribtide_runtime::log::target;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -84,14 +84,12 @@ impl RunState {
             }
         };
         let forwarding = match (others, kernel) {
-            (false, _) => FamilySet::default(),
+            (false, _) => FamilySet::NONE,
             (true, Some(found)) => found,
             (true, None) => FamilySet::ALL,
         };
         let restarts = is_left || kernel.is_some_and(|found| !found.is_empty());
-        let kept =
-            [(forwarding.ipv4, "ipv4"), (forwarding.ipv6, "ipv6")].into_iter().filter(|(kept, _)| *kept);
-        let kept: Vec<&str> = kept.map(|(_, name)| name).collect();
+        let kept: Vec<&str> = forwarding.iter().map(AfiSafi::name).collect();
         if restarts {
             tracing::info!(
                 target: target::BGP_SESSION,
@@ -114,7 +112,7 @@ fn in_kernel(config: &Config) -> FamilySet {
             %error,
             "the kernel's routes cannot be read, so neighbors are told that forwarding was not kept"
         );
-        FamilySet::default()
+        FamilySet::NONE
     })
 }
 
@@ -143,7 +141,7 @@ mod tests {
         let fib = |fib: &str| state.restarted(&router(&format!("[bgp]\n{full}{GROUP}{fib}")));
         let interface = "[[interface]]\nname = \"Ethernet0\"\naddresses = [\"192.0.2.0/31\"]\n";
         assert_eq!(fib(&format!("[fib]\nfpm = [\"127.0.0.1:2620\"]\n{interface}")), Some(restarted));
-        let lost = Restarted { forwarding: FamilySet::default(), ..restarted };
+        let lost = Restarted { forwarding: FamilySet::NONE, ..restarted };
         let asic = format!("[fib.virtual-asic]\nlab = true\n{interface}");
         assert_eq!(fib(&asic), Some(lost), "a chip in this process begins empty");
         let other = RunState { boot: "another boot".into(), ..state.clone() };

@@ -4,9 +4,12 @@ use ribtide_config::{Config, InterfaceConfig, VrfConfig, VrfSetup};
 use ribtide_dataplane::kernel;
 use ribtide_rib::{IfIndex, Vrf, VrfId};
 use ribtide_runtime::log::target;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The present numbers of VRFs.
+/// VRFs beside the default one, at most.
+const VRFS_MAX: IfIndex = u8::MAX as IfIndex;
+
+/// The present numbers of VRFs and of configured interfaces.
 pub(crate) struct VrfNumbers {
     pub(crate) vrfs: Vec<VrfSetup>,
     /// The last assigned number.
@@ -14,14 +17,60 @@ pub(crate) struct VrfNumbers {
     /// Whether interfaces and VRFs have the indices of the system in FPM messages, not generated
     /// ones.
     of_system: bool,
+    /// The generated number of each interface that there ever was. Dataplanes may still have routes over one that is gone.
+    interfaces: BTreeMap<String, IfIndex>,
+    /// The number of interfaces at the start, which have the first numbers. Those of VRFs follow, and then those of later
+    /// interfaces.
+    first: IfIndex,
+    /// Whether there was an FPM client without a kernel dataplane, for which these numbers were chosen.
+    for_fpm: bool,
 }
 
 impl VrfNumbers {
     /// Numbers the interfaces of a configuration, and no VRF yet.
     pub(crate) fn new(config: &mut Config) -> VrfNumbers {
-        let fpm = config.fib.as_ref().is_some_and(|fib| !fib.fpm.is_empty() && fib.kernel.is_none());
-        let of_system = fpm && number_as_the_system(&mut config.interfaces);
-        VrfNumbers { vrfs: Vec::new(), last: VrfId::DEFAULT, of_system }
+        let for_fpm = is_for_fpm(config);
+        let of_system = for_fpm && number_as_the_system(&mut config.interfaces);
+        let interfaces: BTreeMap<String, IfIndex> =
+            config.interfaces.iter().map(|interface| (interface.name.clone(), interface.index)).collect();
+        let first = config.interfaces.len() as IfIndex;
+        VrfNumbers { vrfs: Vec::new(), last: VrfId::DEFAULT, of_system, interfaces, first, for_fpm }
+    }
+
+    /// Numbers the interfaces of another configuration. One that was there before keeps its number.
+    ///
+    /// # Errors
+    /// A sentence: over FPM the system's numbers are used, and the system has no such interface, or the interfaces have others
+    /// already.
+    pub(crate) fn number_interfaces(&mut self, config: &mut Config) -> Result<(), String> {
+        if is_for_fpm(config) && !self.for_fpm {
+            if !self.interfaces.is_empty() && has_all(&config.interfaces) {
+                return Err(
+                    "fib.fpm is new, its servers know interfaces by the numbers of the system, and the [[interface]] tables have \
+                     had others since the start; restart the router"
+                        .to_owned(),
+                );
+            }
+            self.of_system = self.interfaces.is_empty() && number_as_the_system(&mut config.interfaces);
+            self.for_fpm = true;
+        }
+        if self.of_system {
+            let numbers = kernel::interface_numbers().unwrap_or_default();
+            return config.interfaces.iter_mut().try_for_each(|interface| {
+                interface.index = *numbers.get(&interface.name).ok_or_else(|| {
+                    format!(
+                        "this system has no interface {}, and over FPM interfaces go by the numbers of the system; make one",
+                        interface.name
+                    )
+                })?;
+                Ok(())
+            });
+        }
+        for interface in &mut config.interfaces {
+            let next = self.interfaces.values().copied().max().unwrap_or(0).max(self.first + VRFS_MAX) + 1;
+            interface.index = *self.interfaces.entry(interface.name.clone()).or_insert(next);
+        }
+        Ok(())
     }
 
     /// Numbers the VRFs of a configuration. An unchanged one keeps its number. The number of a
@@ -84,10 +133,21 @@ impl VrfNumbers {
             })?
         } else {
             // After the interfaces.
-            config.interfaces.len() as IfIndex + IfIndex::from(id.0)
+            self.first + IfIndex::from(id.0)
         };
         Ok(Vrf { id, table: 0, device })
     }
+}
+
+/// Whether numbers of configured interfaces go to FPM servers.
+fn is_for_fpm(config: &Config) -> bool {
+    config.fib.as_ref().is_some_and(|fib| !fib.fpm.is_empty() && fib.kernel.is_none())
+}
+
+/// Whether the system has all of these interfaces.
+fn has_all(interfaces: &[InterfaceConfig]) -> bool {
+    let numbers = kernel::interface_numbers().unwrap_or_default();
+    interfaces.iter().all(|interface| numbers.contains_key(&interface.name))
 }
 
 /// FPM carries indices of interfaces and VRFs, and its server resolves them in the system. If the
@@ -117,6 +177,31 @@ mod tests {
         let vrfs: String = vrfs.iter().map(|name| format!("[vrf.{name}]\ninterfaces = []\n")).collect();
         let text = format!("[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[fib]\n{vrfs}");
         ribtide_config::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn interface_keeps_its_number_and_a_new_one_gets_one_that_no_vrf_has() {
+        let config = |names: &[&str]| {
+            let tables: String =
+                names.iter().map(|name| format!("[[interface]]\nname = \"{name}\"\n")).collect();
+            let text = format!(
+                "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[fib]\n{tables}[vrf.Vrf-a]\ninterfaces = []\n"
+            );
+            ribtide_config::parse(&text).unwrap()
+        };
+        let mut numbers = VrfNumbers::new(&mut config(&["e1", "e2"]));
+        numbers.vrfs = numbers.number(&config(&["e1", "e2"]), []).unwrap();
+        let first = numbers.vrfs[0].vrf;
+        assert_eq!(first.device, 3);
+        let mut number = |names: &[&str]| {
+            let mut config = config(names);
+            numbers.number_interfaces(&mut config).unwrap();
+            assert_eq!(numbers.number(&config, []).unwrap()[0].vrf, first, "the VRF is the same");
+            config.interfaces.iter().map(|interface| interface.index).collect::<Vec<_>>()
+        };
+        assert_eq!(number(&["e0", "e2", "e1"]), [258, 2, 1]);
+        assert_eq!(number(&["e3"]), [259]);
+        assert_eq!(number(&["e0", "e4", "e1"]), [258, 260, 1]);
     }
 
     #[test]

@@ -84,6 +84,14 @@ impl Announcer {
         }
     }
 
+    /// Refers to next hops in another way from the next replay on.
+    pub fn set_style(&mut self, style: Style) {
+        if self.style != style {
+            self.begin_again();
+            self.style = style;
+        }
+    }
+
     /// Starts a replay. Earlier objects stay at the listener until [`Announcer::delete_stale`].
     pub fn begin_again(&mut self) {
         for (id, Announced { content, .. }) in self.groups.drain() {

@@ -64,6 +64,7 @@ pub struct FpmHandle {
     /// The server.
     pub server: SocketAddr,
     counters: Arc<Counters>,
+    next_hop_groups: Arc<AtomicBool>,
 }
 
 #[derive(Default, Debug)]
@@ -144,6 +145,12 @@ impl FpmReading {
 }
 
 impl FpmHandle {
+    /// Sets whether it sends next-hop objects; see [`start`]. Then it makes a new connection, and the server keeps its routes
+    /// meanwhile. It does so when it is woken or has another batch.
+    pub fn set_next_hop_groups(&self, on: bool) {
+        self.next_hop_groups.store(on, Relaxed);
+    }
+
     /// Whether the client has ended, including the deletions of a stop.
     pub fn has_ended(&self) -> bool {
         self.counters.ended.load(Relaxed)
@@ -196,14 +203,22 @@ fn start_with_retry(
     channel: RibChannel,
     retry: Duration,
 ) -> io::Result<FpmHandle> {
-    let handle = FpmHandle { name: name.clone(), server, counters: Arc::default() };
+    let next_hop_groups = Arc::new(AtomicBool::new(next_hop_groups));
+    let handle = FpmHandle {
+        name: name.clone(),
+        server,
+        counters: Arc::default(),
+        next_hop_groups: next_hop_groups.clone(),
+    };
     let mut client = Client {
         server,
         channel,
         retry,
         counters: handle.counters.clone(),
         peer: PeerWait::new(format!("FPM server {server}")),
-        encoder: Encoder::new(style(next_hop_groups), Instant::now()),
+        encoder: Encoder::new(style(next_hop_groups.load(Relaxed)), Instant::now()),
+        style: style(next_hop_groups.load(Relaxed)),
+        next_hop_groups,
     };
     // The queue closes when the process ends, and then the thread ends.
     thread::spawn(name, Ends::WithOwner, move || {
@@ -223,6 +238,10 @@ struct Client {
     retry: Duration,
     counters: Arc<Counters>,
     encoder: Encoder,
+    /// How the present connection refers to next hops.
+    style: Style,
+    /// Whether the next one does by objects.
+    next_hop_groups: Arc<AtomicBool>,
     /// For the watchdog: it is not there, or does not read.
     peer: PeerWait,
 }
@@ -241,6 +260,8 @@ impl Client {
                 return self.pause();
             }
         };
+        self.style = style(self.next_hop_groups.load(Relaxed));
+        self.encoder.set_style(self.style);
         let gone = Arc::new(AtomicBool::new(false));
         let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
@@ -275,7 +296,15 @@ impl Client {
         self.counters.closes.fetch_add(1, Relaxed);
         served?;
         self.channel.rib.feedback.send(RibIn::DataplaneDown(self.channel.id))?;
+        if self.is_restyled() {
+            return Ok(());
+        }
         self.pause()
+    }
+
+    /// Whether the next connection is to refer to next hops in another way.
+    fn is_restyled(&self) -> bool {
+        style(self.next_hop_groups.load(Relaxed)) != self.style
     }
 
     fn connect(&self) -> io::Result<TcpStream> {
@@ -321,7 +350,7 @@ impl Client {
     /// Writes batches until the connection ends.
     fn serve(&mut self, connection: &mut Connection, replies: &ReplyReader) -> Result<(), Closed> {
         let mut replayed = false;
-        while !connection.gone() {
+        while !connection.gone() && !self.is_restyled() {
             let waits = replies.lock().waits();
             let nap = if waits { REPLY_POLL_INTERVAL } else { Duration::MAX };
             let batch = self.channel.next_or_wake(nap, &connection.wake_up)?;

@@ -38,7 +38,7 @@ pub use route_check::*;
 pub use rpki::*;
 pub use tracked::*;
 
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 use serde::{Deserialize, Serialize};
 
 /// A count for each family.
@@ -51,11 +51,16 @@ pub struct PerFamilyCount {
 }
 
 impl PerFamilyCount {
+    /// Of each family the count that `of` returns.
+    pub fn new(of: impl Fn(AfiSafi) -> u64) -> PerFamilyCount {
+        PerFamilyCount { ipv4: of(AfiSafi::Ipv4Unicast), ipv6: of(AfiSafi::Ipv6Unicast) }
+    }
+
     /// The count of one family.
-    pub fn of(&self, afi: Afi) -> u64 {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
+    pub fn of(&self, family: AfiSafi) -> u64 {
+        match family {
+            AfiSafi::Ipv4Unicast => self.ipv4,
+            AfiSafi::Ipv6Unicast => self.ipv6,
         }
     }
 

@@ -45,6 +45,15 @@ pub struct Mrt {
     pub handle: StageHandle<Engine>,
     /// It ends after a stop, when its files are complete.
     pub thread: JoinHandle<()>,
+    stop: Stop,
+}
+
+impl Mrt {
+    /// Ends the thread while the process goes on. It completes its files first, which may take as long as the disk does;
+    /// this does not wait for it. BGP's stages must not have its [`Tap`] any more.
+    pub fn end(&self) {
+        self.stop.stop();
+    }
 }
 
 /// The thread's queues, before it runs.
@@ -79,7 +88,8 @@ impl MrtBuilder {
         let (handle, calls) = pair("MRT");
         let mut engine = Engine::new(self.feed, stages, collector);
         engine.configure(config);
-        let at_end = stop.clone();
+        let stop = stop.part();
+        let (at_end, own) = (stop.clone(), stop.clone());
         let thread = thread::spawn("mrt", Ends::AtStop(at_end), move || run(engine, &calls, &stop));
         let thread = thread.map_err(|e| {
             io::Error::new(
@@ -87,7 +97,7 @@ impl MrtBuilder {
                 format!("the MRT thread cannot start: {e}; raise the limit of processes (ulimit -u)"),
             )
         })?;
-        Ok(Mrt { handle, thread })
+        Ok(Mrt { handle, thread, stop: own })
     }
 }
 

@@ -8,7 +8,7 @@ use super::Collector;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::shard::{PrefixPaths, StoredPath};
 use ribtide_bgpd::Stages;
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, V4, V6};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, BgpFamily, LOGICAL_SHARDS, for_each_bgp_family};
 use ribtide_runtime::call::NoReply;
 use ribtide_wire::bgp::attribute::{Attribute, code};
 use ribtide_wire::mrt::{self, Peer};
@@ -26,7 +26,7 @@ pub struct TableDump {
     /// The index of each peer; 0 is this router.
     peers: BTreeMap<IpAddr, u16>,
     /// The next page: family, logical shard, hash; `None`: all is written.
-    next: Option<(Afi, u8, u32)>,
+    next: Option<(AfiSafi, u8, u32)>,
     totals: Totals,
     /// The number of the next record, modulo 2^32.
     sequence: u32,
@@ -71,7 +71,7 @@ impl TableDump {
             }
         }
         mrt::peer_index_table(out, seconds, router_id, &table);
-        let next = Some((Afi::Ipv4, 0, 0));
+        let next = Some((AfiSafi::Ipv4Unicast, 0, 0));
         let totals = Totals::default();
         Ok(TableDump { stages, collector, seconds, peers, next, totals, sequence: 0, attributes: Vec::new() })
     }
@@ -83,12 +83,12 @@ impl TableDump {
 
     /// The part of the table that was read, from 0 to 1.
     pub fn progress(&self) -> f64 {
-        let all = 2.0 * f64::from(LOGICAL_SHARDS);
+        let all = AfiSafi::COUNT as f64 * f64::from(LOGICAL_SHARDS);
         match self.next {
             None => 1.0,
-            Some((afi, logical, _)) => {
-                let before = if afi == Afi::Ipv4 { 0 } else { LOGICAL_SHARDS };
-                (f64::from(before) + f64::from(logical)) / all
+            Some((family, logical, _)) => {
+                let before = f64::from(family as u8) * f64::from(LOGICAL_SHARDS);
+                (before + f64::from(logical)) / all
             }
         }
     }
@@ -98,21 +98,20 @@ impl TableDump {
     /// # Errors
     /// A shard does not reply.
     pub fn page(&mut self, out: &mut Vec<u8>) -> Result<bool, NoReply> {
-        let Some((afi, logical, from)) = self.next else { return Ok(false) };
-        let next = match afi {
-            Afi::Ipv4 => self.page_of::<V4>(logical, from, out)?,
-            Afi::Ipv6 => self.page_of::<V6>(logical, from, out)?,
-        };
+        let Some((family, logical, from)) = self.next else { return Ok(false) };
+        let mut next = None;
+        for_each_bgp_family!(F => if F::ID == family {
+            next = self.page_of::<F>(logical, from, out)?;
+        });
         self.next = match (next, logical + 1) {
-            (Some(from), _) => Some((afi, logical, from)),
-            (None, LOGICAL_SHARDS) if afi == Afi::Ipv4 => Some((Afi::Ipv6, 0, 0)),
-            (None, LOGICAL_SHARDS) => None,
-            (None, logical) => Some((afi, logical, 0)),
+            (Some(from), _) => Some((family, logical, from)),
+            (None, LOGICAL_SHARDS) => family.next().map(|family| (family, 0, 0)),
+            (None, logical) => Some((family, logical, 0)),
         };
         Ok(self.next.is_some())
     }
 
-    fn page_of<F: Family>(
+    fn page_of<F: BgpFamily>(
         &mut self,
         logical: u8,
         from: u32,

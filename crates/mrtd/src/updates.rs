@@ -2,7 +2,7 @@
 
 use ribtide_bgp::peer::PeerInfo;
 use ribtide_bgpd::monitor::{Received, SessionUp};
-use ribtide_prefix::{Family, FamilySet, Prefix, for_each_family};
+use ribtide_prefix::{BgpFamily, FamilySet, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::message::{MAX_EXTENDED_LEN, MessageType, frame};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use ribtide_wire::bgp::update::{self, UpdateContext};
@@ -68,15 +68,15 @@ fn has_path_ids(info: &PeerInfo, body: &[u8]) -> bool {
         path_ids: info.path_ids,
     };
     let Ok(update) = update::parse_filtered(body, &context, None) else { return false };
-    let mut families = FamilySet::default();
-    for_each_family!(F => {
-        let any = match info.path_ids.has(F::AFI) {
+    let mut families = FamilySet::NONE;
+    for_each_bgp_family!(F => {
+        let any = match info.path_ids.has(F::ID) {
             true => {
                 update.withdrawn_nlri::<PathPrefix<F>>().chain(update.announced_nlri::<PathPrefix<F>>()).count() > 0
             }
             false => update.withdrawn_nlri::<Prefix<F>>().chain(update.announced_nlri::<Prefix<F>>()).count() > 0,
         };
-        families = if any { families.with(F::AFI) } else { families };
+        families = if any { families.with(F::ID) } else { families };
     });
     !families.and(info.path_ids).is_empty()
 }

@@ -8,7 +8,7 @@
 
 use crate::policy::Policy;
 use crate::route::{Changes, Route};
-use ribtide_prefix::{Family, Prefix};
+use ribtide_prefix::{BgpFamily, Prefix};
 
 /// The results of a policy for one attribute set and source. `T` is the caller's value for an
 /// accepted route, usually a handle of the changed attributes.
@@ -74,7 +74,7 @@ impl<T> Memo<T> {
     /// The result for a prefix: the made value, or `None` for a rejected route. `make` is called
     /// when no earlier prefix had the same results.
     #[inline]
-    pub fn decide<F: Family>(
+    pub fn decide<F: BgpFamily>(
         &mut self,
         policy: &Policy,
         route: &Route<'_>,
@@ -97,7 +97,7 @@ impl<T> Memo<T> {
 impl<T> Tree<T> {
     /// The outcome for the prefix's results, if an earlier prefix had them.
     #[inline]
-    fn find<F: Family>(&self, policy: &Policy, route: &Route<'_>, prefix: Prefix<F>) -> Option<u32> {
+    fn find<F: BgpFamily>(&self, policy: &Policy, route: &Route<'_>, prefix: Prefix<F>) -> Option<u32> {
         let mut test = self.tests.first()?;
         loop {
             match test.next[usize::from(policy.holds(test.number, route, prefix))] {
@@ -110,7 +110,7 @@ impl<T> Tree<T> {
 
     /// Runs the policy for the prefix and stores its results and their outcome.
     #[cold]
-    fn learn<F: Family>(
+    fn learn<F: BgpFamily>(
         &mut self,
         policy: &Policy,
         route: &Route<'_>,

@@ -6,7 +6,7 @@ use crate::route::{Changes, Draft, Route};
 use crate::statement::{
     Actions, Condition, Definition, Named, PresenceCondition, SetNextHop, Sources, Statement, Then,
 };
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rpki::{PathState, Validity};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -266,7 +266,7 @@ impl Policy {
 
     /// The result for a route: its changes, or `None` when it is rejected. Evaluates every
     /// statement; use a [`Memo`](crate::Memo) for repeated evaluation.
-    pub fn evaluate<F: Family>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
+    pub fn evaluate<F: BgpFamily>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
         self.run(route, |test| Some(self.holds(test, route, prefix)), |_| {}).flatten()
     }
 
@@ -284,7 +284,7 @@ impl Policy {
 
     /// The result of a test on the prefix: of the set of this number, or of [`validity_test`] or [`path_test`].
     #[inline]
-    pub(crate) fn holds<F: Family>(&self, test: u32, route: &Route<'_>, prefix: Prefix<F>) -> bool {
+    pub(crate) fn holds<F: BgpFamily>(&self, test: u32, route: &Route<'_>, prefix: Prefix<F>) -> bool {
         match self.sets.get(test as usize) {
             Some(set) => set.set().contains(prefix),
             None if test <= PATH_TESTS => route.path_state().is_some_and(|state| path_test(state) == test),
@@ -316,7 +316,7 @@ impl Policy {
             }
             for (set, condition) in step.sets.iter().zip(&statement.prefix_conditions) {
                 // Decided without the prefix, so a set of one family costs the other nothing.
-                let held = !condition.set.set().is_empty_for(route.afi) && holds(*set)?;
+                let held = !condition.set.set().is_empty_for(route.family.afi()) && holds(*set)?;
                 if held == condition.invert {
                     report(Event::Passed { policy, step, statement, not: condition });
                     continue 'steps;
@@ -463,7 +463,7 @@ mod tests {
     use super::*;
     use crate::statement::{Match, PrefixCondition};
     use crate::{Memo, PrefixRange, RouteType, Source};
-    use ribtide_prefix::{Afi, V4, V6};
+    use ribtide_prefix::{AfiSafi, V4, V6};
     use ribtide_wire::bgp::NextHop;
     use std::net::Ipv4Addr;
 
@@ -474,7 +474,13 @@ mod tests {
     fn route(attributes: &[u8]) -> Route<'_> {
         let neighbor = Ipv4Addr::new(192, 0, 2, 1);
         let source = Source { neighbor: neighbor.into(), kind: RouteType::External };
-        Route { attributes, next_hop: NextHop::V4(neighbor), afi: Afi::Ipv4, source, validation: None }
+        Route {
+            attributes,
+            next_hop: NextHop::V4(neighbor),
+            family: AfiSafi::Ipv4Unicast,
+            source,
+            validation: None,
+        }
     }
 
     /// Rejects what is tagged 1:666, prefers the customer's own prefixes, and leaves the rest to the end of the list.
@@ -603,8 +609,10 @@ mod tests {
             let statement = Statement { conditions, actions, ..Statement::default() };
             Policy::new(vec![Arc::new(Definition { name: "fib".into(), statements: vec![statement] })], false)
         };
-        let policy =
-            of(vec![Condition::AfiSafiIn(vec![Afi::Ipv4])], Actions { source, ..Actions::default() });
+        let policy = of(
+            vec![Condition::AfiSafiIn(vec![AfiSafi::Ipv4Unicast])],
+            Actions { source, ..Actions::default() },
+        );
         assert!(policy.sets_source() && policy.beyond_fib(false).is_none());
         let changes = policy.evaluate(&route(&[]), "10.0.0.0/8".parse::<Prefix<V4>>().unwrap()).unwrap();
         assert_eq!(changes.source(), Some(Ipv4Addr::new(10, 0, 0, 1).into()));
@@ -613,7 +621,7 @@ mod tests {
             "fib, statement 1: afi-safi-in ipv4-unicast holds; set-source 10.0.0.1; next statement"
         );
         let everywhere = of(vec![], Actions { source, ..Actions::default() });
-        let six = Route { afi: Afi::Ipv6, ..route(&[]) };
+        let six = Route { family: AfiSafi::Ipv6Unicast, ..route(&[]) };
         let changes = everywhere.evaluate(&six, "2001:db8::/32".parse::<Prefix<V6>>().unwrap());
         assert!(changes.unwrap().is_empty(), "the other family's");
 
@@ -637,7 +645,7 @@ mod tests {
             Some(None),
             "the community decides"
         );
-        let six = Route { afi: Afi::Ipv6, ..route(&plain) };
+        let six = Route { family: AfiSafi::Ipv6Unicast, ..route(&plain) };
         assert_eq!(Memo::new(&policy, &six, |_| ()).settled(), Some(None), "the set holds no IPv6 prefix");
 
         let mut made = 0;
@@ -655,7 +663,7 @@ mod tests {
         }
         assert_eq!(made, 1, "prefixes with equal results share the outcome");
         let six: Prefix<V6> = "2001:db8::/32".parse().unwrap();
-        assert_eq!(policy.evaluate(&Route { afi: Afi::Ipv6, ..route(&plain) }, six), None);
+        assert_eq!(policy.evaluate(&Route { family: AfiSafi::Ipv6Unicast, ..route(&plain) }, six), None);
     }
 
     #[test]

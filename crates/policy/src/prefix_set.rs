@@ -7,7 +7,7 @@
 //! bits leaves few entries to search.
 
 use ribtide_prefix::{
-    Afi, AnyPrefix, Bits, Families, Family, Map, Prefix, Set, V4, V6, for_each_family, per_family,
+    Afi, AnyPrefix, BgpFamily, Bits, Families, Family, Map, Prefix, Set, V4, V6, for_each_family, per_family,
 };
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -140,10 +140,11 @@ impl PrefixSet {
         set
     }
 
-    /// Whether some range holds `prefix`.
+    /// Whether some range holds `prefix`, of whatever SAFI.
     #[inline]
-    pub fn contains<F: Family>(&self, prefix: Prefix<F>) -> bool {
-        let OfFamily { single, ranges } = self.families.get::<F>();
+    pub fn contains<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
+        let OfFamily { single, ranges } = self.families.get::<F::Address>();
+        let prefix = prefix.ip();
         (!single.is_empty() && single.contains(&prefix)) || ranges.hold(prefix)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::community::Kind;
 use crate::statement::{Actions, Med, SetNextHop};
-use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamily, Prefix};
 use ribtide_rpki::{Origin as OriginAs, PathState, Validity, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Origin, code, expected_flags, flags, number,
@@ -21,8 +21,8 @@ pub struct Route<'a> {
     pub attributes: &'a [u8],
     /// The next hop.
     pub next_hop: NextHop,
-    /// The address family.
-    pub afi: Afi,
+    /// The family.
+    pub family: AfiSafi,
     /// The neighbour that advertised it.
     pub source: Source,
     /// How to validate it, where the policy [tests that](crate::Policy::tests_validity).
@@ -42,9 +42,9 @@ pub struct Validation<'a> {
 
 impl Route<'_> {
     /// The validation state for a prefix; not found without a table.
-    pub(crate) fn validity<F: Family>(&self, prefix: Prefix<F>) -> Validity {
+    pub(crate) fn validity<F: BgpFamily>(&self, prefix: Prefix<F>) -> Validity {
         self.validation
-            .map_or(Validity::NotFound, |Validation { vrps, origin, .. }| vrps.validate(prefix, origin))
+            .map_or(Validity::NotFound, |Validation { vrps, origin, .. }| vrps.validate(prefix.ip(), origin))
     }
 
     /// The verification state of the path; `None`: it is not verified.
@@ -204,8 +204,8 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    pub(crate) fn afi(&self) -> Afi {
-        self.route.afi
+    pub(crate) fn family(&self) -> AfiSafi {
+        self.route.family
     }
 
     pub(crate) fn source(&self) -> Source {
@@ -245,7 +245,7 @@ impl<'a> Draft<'a> {
         let Actions { origin, local_pref, med, next_hop, prepend, communities, source } = actions;
         self.changes.origin = origin.or(self.changes.origin);
         self.changes.local_pref = local_pref.or(self.changes.local_pref);
-        self.changes.source = source.of(self.route.afi).or(self.changes.source);
+        self.changes.source = source.of(self.route.family.afi()).or(self.changes.source);
         match med {
             None => {}
             Some(Med::Set(n)) => self.changes.med = Some(*n),
@@ -274,7 +274,7 @@ impl<'a> Draft<'a> {
 
     /// An address of the other family leaves the route as it is.
     fn set_next_hop(&mut self, address: IpAddr) {
-        let next_hop = match (self.route.afi, address) {
+        let next_hop = match (self.route.family.afi(), address) {
             (Afi::Ipv4, IpAddr::V4(a)) => NextHop::V4(a),
             (Afi::Ipv6, IpAddr::V6(_)) => NextHop::from(address),
             _ => return,

@@ -6,7 +6,7 @@ use crate::numbers::Numbers;
 use crate::prefix_set::PrefixSet;
 use crate::route::{Draft, RouteType};
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use ribtide_rpki::{PathState, Validity};
 use ribtide_wire::bgp::attribute::Origin;
 use std::fmt;
@@ -83,7 +83,7 @@ pub enum Condition {
     /// The next hop is in one of these.
     NextHopIn(Arc<Named<PrefixSet>>),
     /// The family is one of these.
-    AfiSafiIn(Vec<Afi>),
+    AfiSafiIn(Vec<AfiSafi>),
     /// ORIGIN is this.
     OriginEq(Origin),
     /// It comes from there.
@@ -114,7 +114,7 @@ impl Condition {
                 holds_address(&set.set, split_zone(route.source().neighbor).0) != (*how == Match::Invert)
             }
             Condition::NextHopIn(set) => holds_address(&set.set, route.next_hop()),
-            Condition::AfiSafiIn(list) => list.contains(&route.afi()),
+            Condition::AfiSafiIn(list) => list.contains(&route.family()),
             Condition::OriginEq(origin) => route.origin() == *origin,
             Condition::RouteType(kind) => route.source().kind == *kind,
             Condition::AsPathLength(numbers) => numbers.has(route.as_path().hop_count()),
@@ -176,7 +176,7 @@ impl fmt::Display for Condition {
             Condition::NextHopIn(set) => write!(f, "next-hop-in {}", set.name),
             Condition::AfiSafiIn(list) => {
                 f.write_str("afi-safi-in")?;
-                list.iter().try_for_each(|afi| write!(f, " {}", afi.unicast_name()))
+                list.iter().try_for_each(|family| write!(f, " {family}"))
             }
             Condition::OriginEq(origin) => write!(f, "origin-eq {origin}"),
             Condition::RouteType(kind) => write!(f, "route-type {}", kind.name()),

@@ -5,7 +5,7 @@ use ribtide_policy::{
     Actions, Condition, Definition, Match, Memo, Named, Policy, PrefixCondition, PrefixRange, PrefixSet,
     Route, RouteType, Source, Statement, Then,
 };
-use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, V4, for_each_family};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, Family, Prefix, V4, for_each_family};
 use ribtide_wire::bgp::NextHop;
 use std::hint::black_box;
 use std::io::Read;
@@ -68,13 +68,9 @@ fn measure_lookups<F: Family>(set: &PrefixSet, text: &str) {
         [("in it, in order", &inside), ("in it, at random", &random), ("beside it, at random", &outside)]
     {
         let found = probes.iter().filter(|p| set.contains(**p)).count();
-        each(
-            &format!("{} {} {what} ({found} found)", probes.len(), F::AFI.unicast_name()),
-            probes.len(),
-            || {
-                probes.iter().for_each(|p| _ = black_box(set.contains(*p)));
-            },
-        );
+        each(&format!("{} {} {what} ({found} found)", probes.len(), F::ID.name()), probes.len(), || {
+            probes.iter().for_each(|p| _ = black_box(set.contains(*p)));
+        });
     }
 }
 
@@ -144,7 +140,7 @@ fn prefix_set_of_a_million() {
     let route = Route {
         attributes: &attributes,
         next_hop: NextHop::V4(neighbor),
-        afi: Afi::Ipv4,
+        family: AfiSafi::Ipv4Unicast,
         source,
         validation: None,
     };

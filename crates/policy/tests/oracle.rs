@@ -8,7 +8,7 @@ use ribtide_policy::{
     PrefixRange, PrefixSet, Prepend, Route, RouteType, SetNextHop, Source, Statement, Then, Validation,
     ValidityCondition,
 };
-use ribtide_prefix::{Afi, Families, Prefix, V4};
+use ribtide_prefix::{AfiSafi, Families, Prefix, V4};
 use ribtide_rpki::{PathState, Validity, Vrp, Vrps};
 use ribtide_wire::bgp::attribute::{
     AsPath, Attribute, Attributes, Communities, LargeCommunities, Origin, code, flags, number,
@@ -140,7 +140,7 @@ fn holds(condition: &Condition, route: &Plain) -> bool {
         }
         Condition::NeighborSet(set, how) => inside(set.set(), route.neighbor) != (*how == Match::Invert),
         Condition::NextHopIn(set) => inside(set.set(), route.next_hop),
-        Condition::AfiSafiIn(list) => list.contains(&Afi::Ipv4),
+        Condition::AfiSafiIn(list) => list.contains(&AfiSafi::Ipv4Unicast),
         Condition::OriginEq(origin) => *origin == route.origin,
         Condition::RouteType(kind) => *kind == route.kind,
         Condition::AsPathLength(numbers) => numbers.has(route.path.len() as u32),
@@ -239,8 +239,12 @@ fn condition() -> impl Strategy<Value = Condition> {
         (as_path_set(), twice()).prop_map(|(set, how)| Condition::AsPathSet(set, how)),
         (addresses(), twice()).prop_map(|(set, how)| Condition::NeighborSet(set, how)),
         addresses().prop_map(Condition::NextHopIn),
-        prop::sample::select(vec![vec![Afi::Ipv4], vec![Afi::Ipv6], vec![Afi::Ipv4, Afi::Ipv6]])
-            .prop_map(Condition::AfiSafiIn),
+        prop::sample::select(vec![
+            vec![AfiSafi::Ipv4Unicast],
+            vec![AfiSafi::Ipv6Unicast],
+            AfiSafi::ALL.to_vec()
+        ])
+        .prop_map(Condition::AfiSafiIn),
         origin().prop_map(Condition::OriginEq),
         route_type().prop_map(Condition::RouteType),
         numbers().prop_map(Condition::AsPathLength),
@@ -400,7 +404,7 @@ proptest! {
         let with = |validation| Route {
             attributes: &bytes,
             next_hop: NextHop::V4(next_hop),
-            afi: Afi::Ipv4,
+            family: AfiSafi::Ipv4Unicast,
             source,
             validation: Some(validation),
         };

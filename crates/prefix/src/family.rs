@@ -1,8 +1,10 @@
 //! Address families as types, and containers that hold one value for each.
+//!
+//! These are the families of addresses, of the kernel and of the RIB. Those of BGP are in `bgp_family.rs`.
 
+use crate::BgpFamily;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Address family identifier, as IANA numbers it (RFC 4760 section 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,83 +25,6 @@ impl Afi {
             _ => None,
         }
     }
-
-    /// The name used in configuration, output and metrics: `ipv4-unicast` or `ipv6-unicast`.
-    pub fn unicast_name(self) -> &'static str {
-        match self {
-            Afi::Ipv4 => "ipv4-unicast",
-            Afi::Ipv6 => "ipv6-unicast",
-        }
-    }
-}
-
-/// Some of the families, as those of a session.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct FamilySet {
-    /// IPv4 unicast.
-    pub ipv4: bool,
-    /// IPv6 unicast.
-    pub ipv6: bool,
-}
-
-impl FamilySet {
-    /// Every family.
-    pub const ALL: FamilySet = FamilySet { ipv4: true, ipv6: true };
-
-    /// Whether `afi` unicast is in the set.
-    pub fn has(self, afi: Afi) -> bool {
-        match afi {
-            Afi::Ipv4 => self.ipv4,
-            Afi::Ipv6 => self.ipv6,
-        }
-    }
-
-    /// Adds `afi`, or removes it.
-    pub fn set(&mut self, afi: Afi, has: bool) {
-        match afi {
-            Afi::Ipv4 => self.ipv4 = has,
-            Afi::Ipv6 => self.ipv6 = has,
-        }
-    }
-
-    /// The set and `afi` unicast.
-    #[must_use]
-    pub fn with(mut self, afi: Afi) -> FamilySet {
-        self.set(afi, true);
-        self
-    }
-
-    /// The set without `afi` unicast.
-    #[must_use]
-    pub fn without(mut self, afi: Afi) -> FamilySet {
-        self.set(afi, false);
-        self
-    }
-
-    /// The families of this one alone.
-    #[must_use]
-    pub fn but(self, other: FamilySet) -> FamilySet {
-        FamilySet { ipv4: self.ipv4 && !other.ipv4, ipv6: self.ipv6 && !other.ipv6 }
-    }
-
-    /// The families in both.
-    #[must_use]
-    pub fn and(self, other: FamilySet) -> FamilySet {
-        FamilySet { ipv4: self.ipv4 && other.ipv4, ipv6: self.ipv6 && other.ipv6 }
-    }
-
-    /// Whether no family is in it.
-    pub fn is_empty(self) -> bool {
-        self == FamilySet::default()
-    }
-}
-
-/// Subsequent address family identifier (RFC 4760 section 6).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u8)]
-pub enum Safi {
-    /// Unicast forwarding.
-    Unicast = 1,
 }
 
 /// The bits of an address, compared and hashed as in the network's order.
@@ -143,73 +68,37 @@ impl Bits for [u8; 16] {
     }
 }
 
-/// An address family. The two implementations are [`V4`] and [`V6`].
-pub trait Family: Copy + Eq + Ord + Hash + Debug + Default + Send + Sync + 'static {
-    /// The address as stored in a prefix.
-    type Bits: Bits;
-    /// IANA's number for the family.
-    const AFI: Afi;
-    /// Width of an address in bits; also the longest prefix length.
-    const WIDTH: u8;
-
+/// An address family, as the kernel, the RIB manager and policies know it. The two implementations are [`V4`]
+/// and [`V6`]. In BGP it is the family of its unicast routes.
+pub trait Family: BgpFamily<Address = Self> {
     /// The member of `f` that belongs to this family.
     fn of<S: PerFamily>(f: &Families<S>) -> &S::Of<Self>;
     /// The member of `f` that belongs to this family, to change.
     fn of_mut<S: PerFamily>(f: &mut Families<S>) -> &mut S::Of<Self>;
-    /// The address of these bits.
-    fn addr(bits: Self::Bits) -> IpAddr;
-    /// The bits of `addr`, or `None` when it is of the other family.
-    fn bits(addr: IpAddr) -> Option<Self::Bits>;
 }
 
-/// IPv4.
+/// IPv4, and in BGP IPv4 unicast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct V4;
-/// IPv6.
+/// IPv6, and in BGP IPv6 unicast.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct V6;
 
 impl Family for V4 {
-    type Bits = u32;
-    const AFI: Afi = Afi::Ipv4;
-    const WIDTH: u8 = 32;
-
     fn of<S: PerFamily>(f: &Families<S>) -> &S::Of<V4> {
         &f.v4
     }
     fn of_mut<S: PerFamily>(f: &mut Families<S>) -> &mut S::Of<V4> {
         &mut f.v4
     }
-    fn addr(bits: u32) -> IpAddr {
-        IpAddr::V4(Ipv4Addr::from(bits))
-    }
-    fn bits(addr: IpAddr) -> Option<u32> {
-        match addr {
-            IpAddr::V4(a) => Some(a.into()),
-            IpAddr::V6(_) => None,
-        }
-    }
 }
 
 impl Family for V6 {
-    type Bits = [u8; 16];
-    const AFI: Afi = Afi::Ipv6;
-    const WIDTH: u8 = 128;
-
     fn of<S: PerFamily>(f: &Families<S>) -> &S::Of<V6> {
         &f.v6
     }
     fn of_mut<S: PerFamily>(f: &mut Families<S>) -> &mut S::Of<V6> {
         &mut f.v6
-    }
-    fn addr(bits: [u8; 16]) -> IpAddr {
-        IpAddr::V6(Ipv6Addr::from(bits))
-    }
-    fn bits(addr: IpAddr) -> Option<[u8; 16]> {
-        match addr {
-            IpAddr::V4(_) => None,
-            IpAddr::V6(a) => Some(a.octets()),
-        }
     }
 }
 
@@ -293,6 +182,9 @@ macro_rules! per_family {
 #[macro_export]
 macro_rules! for_each_family {
     ($f:ident => $body:expr) => {{
+        // For `F::AFI` and `F::WIDTH`.
+        #[allow(unused_imports)]
+        use $crate::BgpFamily as _;
         {
             type $f = $crate::V4;
             $body;

@@ -1,12 +1,14 @@
 //! Prefixes, address families as types, longest match, the prefix → shard function, the next hop
 //! that BGP and the RIB manager exchange, zones of link-local addresses, and shared tools: hash maps, prefetching, seeded random numbers.
 //!
-//! Everything above this crate is generic over [`Family`]; nothing is written twice for IPv4 and IPv6.
-//! A type that exists once per family is a *shape* ([`PerFamily`]) held in [`Families`].
+//! Everything above this crate is generic over [`Family`], an address family, or over [`BgpFamily`], an AFI with
+//! a SAFI; nothing is written twice for IPv4 and IPv6. A type that exists once per family is a *shape*
+//! ([`PerFamily`], [`PerBgpFamily`]) held in [`Families`] or [`BgpFamilies`].
 //!
 //! Pure: no thread, socket, file, clock or unsafe.
 #![forbid(unsafe_code)]
 
+mod bgp_family;
 mod family;
 mod journal;
 mod next_hop;
@@ -18,7 +20,8 @@ mod sorted;
 mod table;
 pub mod zone;
 
-pub use family::{Afi, Bits, Families, Family, FamilySet, PerFamily, Safi, V4, V6};
+pub use bgp_family::{AfiSafi, BgpFamilies, BgpFamily, ByFamily, FamilySet, PerBgpFamily, Safi};
+pub use family::{Afi, Bits, Families, Family, PerFamily, V4, V6};
 pub use journal::Journal;
 pub use next_hop::TrackedNextHop;
 pub use prefetch::{PREFETCH_BATCH, prefetch};

@@ -1,6 +1,6 @@
 //! Prefixes of one family, and of either family for configuration and output.
 
-use crate::{Afi, Bits, Family, V4, V6};
+use crate::{Afi, BgpFamily, Bits, V4, V6};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,12 +10,12 @@ use std::str::FromStr;
 /// Eight bytes for IPv4, seventeen for IPv6. The order is by address, then shorter first: a prefix sorts
 /// directly before what it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix<F: Family> {
+pub struct Prefix<F: BgpFamily> {
     bits: F::Bits,
     len: u8,
 }
 
-impl<F: Family> Prefix<F> {
+impl<F: BgpFamily> Prefix<F> {
     /// The default route.
     pub fn default_route() -> Self {
         Prefix { bits: F::Bits::default(), len: 0 }
@@ -85,7 +85,24 @@ impl<F: Family> Prefix<F> {
         self.len == F::WIDTH
     }
 
-    /// The form that carries its family as a value.
+    /// The same prefix without its SAFI: as policies, the RIB manager and output know it.
+    #[inline]
+    pub fn ip(self) -> Prefix<F::Address> {
+        Prefix { bits: self.bits, len: self.len }
+    }
+
+    /// A prefix of this family.
+    #[inline]
+    pub fn from_ip(prefix: Prefix<F::Address>) -> Prefix<F> {
+        Prefix { bits: prefix.bits, len: prefix.len }
+    }
+
+    /// A prefix of this family; `None`: `prefix` is of the other address family.
+    pub fn from_any(prefix: AnyPrefix) -> Option<Self> {
+        (prefix.afi() == F::AFI).then(|| Prefix::from_addr(prefix.addr(), prefix.len()))?
+    }
+
+    /// The form that carries its address family as a value.
     pub fn any(self) -> AnyPrefix {
         match F::AFI {
             Afi::Ipv4 => AnyPrefix::V4(Prefix { bits: u32::from_left(self.bits.left()), len: self.len }),
@@ -102,13 +119,13 @@ fn mask(len: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0)
 }
 
-impl<F: Family> fmt::Display for Prefix<F> {
+impl<F: BgpFamily> fmt::Display for Prefix<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.addr(), self.len)
     }
 }
 
-impl<F: Family> fmt::Debug for Prefix<F> {
+impl<F: BgpFamily> fmt::Debug for Prefix<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -251,7 +268,7 @@ impl FromStr for AnyPrefix {
 }
 
 /// Parses a prefix of this family; see [`AnyPrefix`] for the form.
-impl<F: Family> FromStr for Prefix<F> {
+impl<F: BgpFamily> FromStr for Prefix<F> {
     type Err = ParsePrefixError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {

@@ -7,7 +7,7 @@
 //! (1.4%), /18 1.77 (2.4%), /16 1.69 (9%). Hence /18 for IPv4. IPv6 uses /32, the registries' unit
 //! of allocation.
 
-use crate::{Bits, Family, Prefix};
+use crate::{BgpFamily, Bits, Prefix};
 
 /// The number of logical shards.
 pub const LOGICAL_SHARDS: u8 = 64;
@@ -17,7 +17,7 @@ pub type LogicalShard = u8;
 
 /// The logical shard that owns `prefix`.
 #[inline]
-pub fn logical_shard<F: Family>(prefix: Prefix<F>) -> LogicalShard {
+pub fn logical_shard<F: BgpFamily>(prefix: Prefix<F>) -> LogicalShard {
     let block_bits = if F::WIDTH == 32 { 18 } else { 32 };
     // Prefixes shorter than a block keep their own address: they are few.
     let block = (prefix.bits().left() >> (128 - block_bits)) as u64;

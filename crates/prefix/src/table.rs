@@ -5,14 +5,14 @@
 //! a next hop, or a query. So the exact key is fast and small; packets are forwarded by the chip's
 //! table.
 
-use crate::{Family, HashBuilder, Prefix, with_spare};
+use crate::{BgpFamily, HashBuilder, Prefix, with_spare};
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 /// A map from prefixes to `T` with longest match.
-pub struct PrefixTable<F: Family, T> {
+pub struct PrefixTable<F: BgpFamily, T> {
     entries: HashTable<(Prefix<F>, T)>,
     hasher: HashBuilder,
     /// The number of prefixes of each length; only lengths in use are probed.
@@ -21,13 +21,13 @@ pub struct PrefixTable<F: Family, T> {
     moves: u64,
 }
 
-impl<F: Family, T> Default for PrefixTable<F, T> {
+impl<F: BgpFamily, T> Default for PrefixTable<F, T> {
     fn default() -> Self {
         PrefixTable { entries: HashTable::new(), hasher: HashBuilder::default(), lengths: [0; 129], moves: 0 }
     }
 }
 
-impl<F: Family, T> PrefixTable<F, T> {
+impl<F: BgpFamily, T> PrefixTable<F, T> {
     /// How many prefixes it holds.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -168,7 +168,7 @@ impl<F: Family, T> PrefixTable<F, T> {
 
 /// [`PrefixTable::entry`] when the table is borrowed in parts.
 #[inline]
-fn entry<'a, F: Family, T>(
+fn entry<'a, F: BgpFamily, T>(
     entries: &'a mut HashTable<(Prefix<F>, T)>,
     hasher: &HashBuilder,
     moves: &mut u64,

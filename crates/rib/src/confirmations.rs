@@ -67,6 +67,12 @@ impl Confirm {
         Confirm { planes, ..Confirm::default() }
     }
 
+    /// Sets the dataplanes that must confirm. With a new one, nothing more is confirmed before its replay has ended; what was
+    /// confirmed stays so.
+    pub(crate) fn set_planes(&mut self, planes: &[DataplaneId]) {
+        self.planes = planes.to_vec();
+    }
+
     pub(crate) fn is_on(&self) -> bool {
         self.on
     }

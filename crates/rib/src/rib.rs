@@ -164,6 +164,29 @@ impl Rib {
         }
     }
 
+    /// Sets the dataplanes that must finish a change before it is confirmed, up or not. Another one is down from now on, and
+    /// what it had failed blocks no prefix any more. The next batch, which may have no events, has the confirmations.
+    pub fn set_dataplanes(&mut self, planes: &[DataplaneId]) {
+        self.confirm.set_planes(planes);
+        let Rib { dataplanes, confirm, .. } = self;
+        dataplanes.retain(|id, dataplane| {
+            let stays = planes.contains(id);
+            if !stays {
+                dataplane.failed.keys().for_each(|prefix| confirm.suspect(*prefix, false));
+            }
+            stays
+        });
+        self.reuse_groups();
+    }
+
+    /// Withdraws every route of `source`. The next batch, which may have no events, has the changes. Visits every route.
+    pub fn forget_source(&mut self, source: Source) {
+        for_each_family!(F => {
+            let prefixes: Vec<Prefix<F>> = self.tables.get::<F>().routes.iter().map(|(prefix, _)| prefix).collect();
+            prefixes.into_iter().for_each(|prefix| self.put(prefix, source, None));
+        });
+    }
+
     /// Changes the mode of the resolution cache from the next batch on; the results are the same.
     pub fn set_cache_mode(&mut self, mode: CacheMode) {
         self.resolver.set_cache_mode(mode);

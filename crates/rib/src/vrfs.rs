@@ -11,7 +11,7 @@
 use crate::cache::CacheMode;
 use crate::fib_policy::RouteMaps;
 use crate::message::{
-    DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut, UrgentOp, Vrf, VrfId,
+    DataplaneId, FibAck, GroupId, IfIndex, InterfaceEvent, RibIn, RibOut, Source, UrgentOp, Vrf, VrfId,
 };
 use crate::query::{DataplaneInfo, GroupInfo};
 use crate::redistribution::Redistribution;
@@ -287,6 +287,25 @@ impl Vrfs {
             }
             of_all
         })
+    }
+
+    /// As [`Rib::set_dataplanes`], in each VRF.
+    pub fn set_dataplanes(&mut self, planes: &[DataplaneId]) {
+        self.config.dataplanes = planes.to_vec();
+        self.up.retain(|id| planes.contains(id));
+        self.leaving.iter_mut().for_each(|rib| rib.set_dataplanes(planes));
+        self.leaving.retain(is_owed);
+        self.each(|rib| rib.set_dataplanes(planes));
+    }
+
+    /// As [`Rib::forget_source`], in each VRF.
+    pub fn forget_source(&mut self, source: Source) {
+        self.each(|rib| rib.forget_source(source));
+    }
+
+    /// The numbers of all interfaces.
+    pub fn interfaces(&self) -> impl Iterator<Item = IfIndex> {
+        self.places.keys().copied()
     }
 
     /// Changes the mode of the resolution cache of each VRF from the next batch on; the results are

@@ -74,6 +74,32 @@ fn without_dataplanes_all_is_confirmed_at_once_and_a_lost_one_confirms_nothing()
 }
 
 #[test]
+fn added_dataplane_confirms_after_its_replay_and_a_removed_one_holds_up_nothing() {
+    let mut rib = confirming(&[0]);
+    let seq = rib.handle([bgp("20.0.0.0/8", "10.0.0.2"), fence(1)]).fib.unwrap().seq;
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (Some(1), vec![]));
+    // It must confirm before it is up.
+    rib.set_dataplanes(&[0, 1]);
+    assert_eq!(reported(&rib.handle([])), (None, vec![]), "what was confirmed stays so");
+    let seq = rib.handle([bgp("21.0.0.0/8", "10.0.0.2"), fence(2)]).fib.unwrap().seq;
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (None, vec![]));
+    let pages = rib.handle([RibIn::DataplaneUp(1)]).replay;
+    assert_eq!(pages.iter().map(|(_, page)| page.route_count()).sum::<usize>(), 4, "and the interface's two");
+    assert_eq!(reported(&rib.handle([ack(1, pages.last().unwrap().1.seq, &[], &[])])), (Some(2), vec![]));
+    // What it fails is blocked as long as it is there.
+    let failed = ["22.0.0.0/8"];
+    let seq = rib.handle([bgp(failed[0], "10.0.0.2"), fence(3)]).fib.unwrap().seq;
+    rib.handle([ack(0, seq, &[], &[])]);
+    assert_eq!(reported(&rib.handle([ack(1, seq, &failed, &[])])), (Some(3), blocked(failed[0], true)));
+    let seq = rib.handle([bgp("23.0.0.0/8", "10.0.0.2"), fence(4)]).fib.unwrap().seq;
+    assert_eq!(reported(&rib.handle([ack(0, seq, &[], &[])])), (None, vec![]));
+    rib.set_dataplanes(&[0]);
+    assert_eq!(reported(&rib.handle([])), (Some(4), blocked(failed[0], false)));
+    assert_eq!(rib.dataplanes().map(|dataplane| dataplane.id).collect::<Vec<_>>(), [0]);
+    assert_eq!(reported(&rib.handle([ack(1, seq, &failed, &[])])), (None, vec![]), "too late");
+}
+
+#[test]
 fn dataplane_that_holds_routes_back_confirms_nothing_until_it_writes_them() {
     let mut rib = Rib::new(RibConfig { dataplanes: vec![4], ..RibConfig::default() });
     rib.handle([RibIn::Suppress(true), interface(1, true, &["10.0.0.1/24"])]);

@@ -15,12 +15,15 @@ use ribtide_dataplane::{BATCHES, DataplaneSink, merge};
 use ribtide_rib::{DataplaneId, DataplaneInfo, FibBatch, GroupId, UrgentOp};
 use ribtide_runtime::ring::TrySend;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// All dataplanes, by number.
 #[derive(Debug, Default)]
-pub(super) struct DataplaneSinks(Vec<Plane>);
+pub(super) struct DataplaneSinks {
+    planes: BTreeMap<DataplaneId, Plane>,
+    /// The number to try first for the next one, so that the number of a removed one is used again as late as possible.
+    next: DataplaneId,
+}
 
 #[derive(Debug)]
 struct Plane {
@@ -33,29 +36,48 @@ struct Plane {
 }
 
 impl DataplaneSinks {
-    /// Adds a dataplane with the next number.
-    pub(super) fn add(&mut self, name: &str, sink: DataplaneSink) {
-        self.0.push(Plane { name: name.into(), sink, overdue: Vec::new(), held: VecDeque::new() });
+    /// A number that no dataplane has; `None`: there are 256.
+    pub(super) fn free_id(&mut self) -> Option<DataplaneId> {
+        let mut from_next = (0..=DataplaneId::MAX).map(|step| self.next.wrapping_add(step));
+        let id = from_next.find(|id| !self.planes.contains_key(id))?;
+        self.next = id.wrapping_add(1);
+        Some(id)
+    }
+
+    /// Adds a dataplane.
+    pub(super) fn add(&mut self, id: DataplaneId, name: &str, sink: DataplaneSink) {
+        let plane = Plane { name: name.into(), sink, overdue: Vec::new(), held: VecDeque::new() };
+        self.planes.insert(id, plane);
+    }
+
+    /// Removes a dataplane.
+    pub(super) fn remove(&mut self, id: DataplaneId) {
+        self.planes.remove(&id);
+    }
+
+    /// Whether there is such a dataplane.
+    pub(super) fn contains(&self, id: DataplaneId) -> bool {
+        self.planes.contains_key(&id)
     }
 
     /// The numbers.
-    pub(super) fn ids(&self) -> Range<DataplaneId> {
-        0..self.0.len() as DataplaneId
+    pub(super) fn ids(&self) -> impl Iterator<Item = DataplaneId> {
+        self.planes.keys().copied()
     }
 
     /// The name of a dataplane.
     pub(super) fn name(&self, id: DataplaneId) -> Option<&str> {
-        self.0.get(usize::from(id)).map(|plane| &*plane.name)
+        self.planes.get(&id).map(|plane| &*plane.name)
     }
 
     /// Whether a batch or operation is held for any.
     pub(super) fn holds_any(&self) -> bool {
-        self.0.iter().any(Plane::is_full)
+        self.planes.values().any(Plane::is_full)
     }
 
     /// Sends a batch to a dataplane as soon as it has room.
     pub(super) fn send(&mut self, id: DataplaneId, batch: Arc<FibBatch>) {
-        if let Some(plane) = self.0.get_mut(usize::from(id)) {
+        if let Some(plane) = self.planes.get_mut(&id) {
             plane.held.push_back(batch);
             plane.send();
         }
@@ -63,26 +85,26 @@ impl DataplaneSinks {
 
     /// Sends urgent operations to a dataplane, ahead of all batches in its queue.
     pub(super) fn overtake(&mut self, id: DataplaneId, ops: Vec<UrgentOp>) {
-        if let Some(plane) = self.0.get_mut(usize::from(id)) {
+        if let Some(plane) = self.planes.get_mut(&id) {
             merge(&mut plane.overdue, ops);
             plane.send();
         }
     }
 
-    /// Wakes all dataplanes: FIB suppression is on or off.
+    /// Wakes all dataplanes: FIB suppression is on or off, or one has another setting.
     pub(super) fn wake(&self) {
         // One without room is awake.
-        self.0.iter().for_each(|plane| drop(plane.sink.urgent.try_send(Vec::new())));
+        self.planes.values().for_each(|plane| drop(plane.sink.urgent.try_send(Vec::new())));
     }
 
     /// Sends held batches while there is room. Returns `None` if a dataplane that keeps up has no
     /// room, so no more batches may be made. Otherwise returns those of `up` that lag.
     pub(super) fn make_room(&mut self, up: impl Iterator<Item = DataplaneInfo>) -> Option<Vec<DataplaneId>> {
-        self.0.iter_mut().for_each(Plane::send);
+        self.planes.values_mut().for_each(Plane::send);
         let (mut slow, mut any, mut any_keeps_up, mut any_is_fast) = (Vec::new(), false, false, false);
-        let mut there = vec![false; self.0.len()];
+        let mut there = [false; DataplaneId::MAX as usize + 1];
         for DataplaneInfo { id, lag, .. } in up {
-            let Some(plane) = self.0.get(usize::from(id)) else { continue };
+            let Some(plane) = self.planes.get(&id) else { continue };
             there[usize::from(id)] = true;
             any = true;
             match (lag, plane.is_full()) {
@@ -95,7 +117,8 @@ impl DataplaneSinks {
             }
         }
         // A dataplane that is down gets a complete replay.
-        self.0.iter_mut().zip(there).filter(|(_, there)| !there).for_each(|(plane, _)| plane.forget());
+        let down = self.planes.iter_mut().filter(|(id, _)| !there[usize::from(**id)]);
+        down.for_each(|(_, plane)| plane.forget());
         let room = !any || if slow.is_empty() { any_keeps_up } else { any_is_fast };
         room.then_some(slow)
     }
@@ -122,7 +145,7 @@ impl Plane {
         while self.overdue.is_empty()
             && let Some(batch) = self.held.pop_front()
         {
-            // The thread has ended, so the process is stopping.
+            // Where the thread has ended, the dataplane is being removed, or the process is stopping.
             if let Err(TrySend::Full(batch)) = self.sink.batches.try_send(batch) {
                 self.held.push_front(batch);
                 break;
@@ -163,7 +186,8 @@ mod tests {
         let ends = room.map(|room| {
             let (batches_in, batches) = rings.bounded("RIB to test", room);
             let (urgent_in, urgent) = rings.bounded("RIB to test, urgent", 1);
-            sinks.add("test", DataplaneSink { batches: batches_in, urgent: urgent_in });
+            let id = sinks.free_id().unwrap();
+            sinks.add(id, "test", DataplaneSink { batches: batches_in, urgent: urgent_in });
             End { batches, urgent }
         });
         (sinks, ends)
@@ -181,6 +205,22 @@ mod tests {
     fn unresolved(id: u32, made: u64) -> UrgentOp {
         let op = GroupOp { id: GroupId(id), content: FibGroup::Unresolved, source: None };
         UrgentOp { after: 0, made, op }
+    }
+
+    #[test]
+    fn number_of_a_removed_dataplane_is_used_again_last() {
+        let (mut sinks, _ends) = planes([1, 1]);
+        sinks.remove(0);
+        sinks.send(0, batch(1));
+        assert!(!sinks.contains(0) && sinks.name(1).is_some() && !sinks.holds_any());
+        let (batches, _taken) = Rings::default().bounded("RIB to test", 1);
+        let (urgent, _urgent_taken) = Rings::default().bounded("RIB to test, urgent", 1);
+        let mut given = Vec::new();
+        while let Some(id) = sinks.free_id() {
+            given.push(id);
+            sinks.add(id, "test", DataplaneSink { batches: batches.clone(), urgent: urgent.clone() });
+        }
+        assert_eq!((given.len(), given[0], given[254]), (255, 2, 0));
     }
 
     #[test]

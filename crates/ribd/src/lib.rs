@@ -41,8 +41,8 @@ use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
 use ribtide_rib::{
-    CacheMode, DataplaneId, InstallStatus, Reachability, Redistribution, ResolutionSettings, Rib, RibConfig,
-    RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
+    CacheMode, DataplaneId, IfIndex, InstallStatus, Reachability, Redistribution, ResolutionSettings, Rib,
+    RibConfig, RibIn, RibOut, Source, VrfId, VrfPrefix, Vrfs,
 };
 use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
@@ -51,7 +51,8 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
@@ -104,6 +105,8 @@ pub struct RibHandle {
     pub inbox: Sender<RibIn>,
     /// The handle for queries.
     pub handle: StageHandle<RibStage>,
+    /// The ends of its queues for dataplanes.
+    plugs: ToRib,
 }
 
 /// The state of the thread.
@@ -127,6 +130,8 @@ pub struct RibStage {
     /// Whether routes are left to process after a failure or a change of policy.
     owed: bool,
     vrf_entries: BTreeMap<VrfId, VrfEntry>,
+    /// The interfaces that are as `[[interface]]` tables say, and not as a kernel says.
+    configured: BTreeSet<IfIndex>,
     meter: Meter,
     /// Changes sent to dataplanes, for `route-check`.
     pub changed: Journal<VrfPrefix>,
@@ -167,9 +172,9 @@ impl RibBuilder {
     pub fn plug(&mut self, name: &str, rings: &Rings, meter: Meter, stop: &Stop) -> RibChannel {
         let (feedback, failures) = (self.feedback.0.clone(), self.failures.0.clone());
         let rib = ToRib { feedback, failures, confirms: self.confirms.clone() };
-        let id = self.planes.ids().end;
+        let id = self.planes.free_id().unwrap_or_default();
         let (channel, sink) = RibChannel::new(id, name, rings, rib, meter, stop.clone());
-        self.planes.add(name, sink);
+        self.planes.add(id, name, sink);
         channel
     }
 
@@ -182,6 +187,8 @@ impl RibBuilder {
         let RibSetup { mut config, vrfs, shards, suppress, policy, redistribution, clock } = setup;
         let (redistribution, sessions) = redistribution;
         config.dataplanes = self.planes.ids().collect();
+        let plugs =
+            ToRib { feedback: self.feedback.0, failures: self.failures.0, confirms: self.confirms.clone() };
         let mut stage = RibStage {
             rib: Vrfs::new(config),
             planes: self.planes,
@@ -199,6 +206,7 @@ impl RibBuilder {
                 VrfId::DEFAULT,
                 VrfEntry::new(DEFAULT_VRF.into(), VrfId::DEFAULT),
             )]),
+            configured: BTreeSet::new(),
             meter: meters.meter("rib"),
             changed: Journal::default(),
         };
@@ -214,7 +222,7 @@ impl RibBuilder {
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
         thread::spawn("rib", Ends::AtStop(stop.clone()), move || run(stage, vrfs, &inbox, &calls, &stop))?;
-        Ok(RibHandle { inbox: self.inbox.0, handle })
+        Ok(RibHandle { inbox: self.inbox.0, handle, plugs })
     }
 }
 
@@ -272,7 +280,16 @@ fn run(
 
 /// Whether it is a message of a dataplane about itself.
 fn is_of_dataplane(message: &RibIn) -> bool {
-    matches!(message, RibIn::Ack(_) | RibIn::Holding(..) | RibIn::DataplaneUp(_) | RibIn::DataplaneDown(_))
+    sender(message).is_some()
+}
+
+/// The dataplane of a message about itself.
+fn sender(message: &RibIn) -> Option<DataplaneId> {
+    match message {
+        RibIn::Ack(ack) => Some(ack.dataplane),
+        RibIn::Holding(id, _) | RibIn::DataplaneUp(id) | RibIn::DataplaneDown(id) => Some(*id),
+        _ => None,
+    }
 }
 
 /// Whether it may break or repair next hops, and so overtakes routes.
@@ -287,7 +304,93 @@ fn route_count(message: &RibIn) -> usize {
     }
 }
 
+/// Why there is no further dataplane. Displays as a sentence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotPlugged {
+    /// There are as many as there are numbers.
+    Full,
+    /// The RIB manager does not reply.
+    NoReply(NoReply),
+}
+
+impl fmt::Display for NotPlugged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotPlugged::Full => f.write_str("there are 256 dataplanes, and there cannot be more"),
+            NotPlugged::NoReply(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotPlugged {}
+
 impl RibHandle {
+    /// The queue for reports of failed links and gateways.
+    pub fn failures(&self) -> Sender<RibIn> {
+        self.plugs.failures.clone()
+    }
+
+    /// Adds a dataplane while the RIB manager runs, as [`RibBuilder::plug`]. It gets every route when it reports that it is up.
+    /// With FIB suppression, no later route is confirmed before it has them.
+    ///
+    /// # Errors
+    /// There are too many, or the RIB manager does not reply.
+    pub fn plug(
+        &self,
+        name: &str,
+        rings: &Rings,
+        meter: Meter,
+        stop: &Stop,
+    ) -> Result<RibChannel, NotPlugged> {
+        let (name, rings, stop, rib) = (name.to_owned(), rings.clone(), stop.clone(), self.plugs.clone());
+        let plugged = self.handle.wait(move |stage| {
+            let id = stage.planes.free_id()?;
+            let (channel, sink) = RibChannel::new(id, &name, &rings, rib, meter, stop);
+            stage.planes.add(id, &name, sink);
+            stage.set_dataplanes();
+            Some(channel)
+        });
+        plugged.map_err(NotPlugged::NoReply)?.ok_or(NotPlugged::Full)
+    }
+
+    /// Removes a dataplane: nothing more is sent to it, and no route waits for its confirmation. Its threads may still send.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn unplug(&self, id: DataplaneId) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| {
+            stage.planes.remove(id);
+            stage.set_dataplanes();
+        })
+    }
+
+    /// Whether a dataplane is up.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn is_up(&self, id: DataplaneId) -> Result<bool, NoReply> {
+        self.handle.call(move |stage| stage.rib.dataplanes().any(|dataplane| dataplane.id == id))
+    }
+
+    /// Wakes all dataplanes, because one has another setting.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn wake_dataplanes(&self) -> Result<(), NoReply> {
+        self.handle.call(|stage| stage.planes.wake())
+    }
+
+    /// Withdraws every route of `source`.
+    ///
+    /// # Errors
+    /// The RIB manager does not reply.
+    pub fn forget_source(&self, source: Source) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| {
+            stage.rib.forget_source(source);
+            stage.owed = true;
+        })
+    }
+
     /// Turns FIB suppression on or off. Returns the former state.
     ///
     /// # Errors
@@ -352,6 +455,15 @@ impl RibHandle {
 }
 
 impl RibStage {
+    /// Dataplanes were added or removed.
+    fn set_dataplanes(&mut self) {
+        let planes: Vec<DataplaneId> = self.planes.ids().collect();
+        self.rib.set_dataplanes(&planes);
+        let RibStage { taken, planes, .. } = self;
+        taken.retain(|message| sender(message).is_none_or(|id| planes.contains(id)));
+        self.owed = true;
+    }
+
     /// The numbers of the configured dataplanes, whether they are up or not.
     pub fn planes(&self) -> impl Iterator<Item = DataplaneId> {
         self.planes.ids()
@@ -375,6 +487,11 @@ impl RibStage {
     /// Sets the shards that get feedback.
     pub fn set_shards(&mut self, channels: Vec<FeedbackChannel>) {
         self.shards.set(channels, self.rib.default_vrf().blocked());
+    }
+
+    /// Sets the queue of BGP's session thread for redistributed routes; changes that wait for the former one are dropped.
+    pub fn set_sessions(&mut self, sessions: Option<Sender<Redistributed>>) {
+        self.redistributed = RedistributionChannel::new(sessions);
     }
 
     /// Turns FIB suppression on or off. Returns the former state.
@@ -428,7 +545,7 @@ impl RibStage {
         if let Some(message) = self.failures.try_recv() {
             self.failed(message);
         } else if let Some(message) = self.feedback.try_recv() {
-            self.taken.push_back(message);
+            self.keep(message);
         } else if let Some(call) = calls.next() {
             call(self);
         } else if room && let Some(message) = inbox.try_recv() {
@@ -484,6 +601,13 @@ impl RibStage {
         outs.into_iter().for_each(|out| self.send(out));
     }
 
+    /// Keeps a message until its turn, unless its dataplane is removed.
+    fn keep(&mut self, message: RibIn) {
+        if sender(&message).is_none_or(|id| self.planes.contains(id)) {
+            self.taken.push_back(message);
+        }
+    }
+
     /// Handles static routes that waited for an interface.
     fn awaited(&mut self, message: &RibIn) -> Option<RibIn> {
         let RibIn::Interface(event) = message else { return None };
@@ -505,11 +629,14 @@ impl RibStage {
         while let Some(message) = next {
             match message {
                 message if is_failure(&message) => {
+                    if let RibIn::Interface(event) = &message {
+                        self.configured.remove(&event.index);
+                    }
                     let waiting = self.awaited(&message);
                     self.taken.extend(waiting);
                     events.push(message);
                 }
-                other => self.taken.push_back(other),
+                other => self.keep(other),
             }
             next = self.failures.try_recv();
         }

@@ -2,7 +2,7 @@
 
 use ribtide_config::FibPolicy;
 use ribtide_policy::{Memo, Route, RouteType, Source};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use ribtide_rib::{FibPolicyResult, Protocol, RouteMaps};
 use ribtide_wire::bgp::NextHop;
 use std::net::{IpAddr, Ipv4Addr};
@@ -68,7 +68,8 @@ fn route(protocol: Protocol, afi: Afi) -> Route<'static> {
     let no_neighbor = Ipv4Addr::UNSPECIFIED;
     let kind = if protocol == Protocol::BgpInternal { RouteType::Internal } else { RouteType::External };
     let source = Source { neighbor: no_neighbor.into(), kind };
-    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), afi, source, validation: None }
+    let family = AfiSafi::unicast(afi);
+    Route { attributes: &[], next_hop: NextHop::V4(no_neighbor), family, source, validation: None }
 }
 
 #[cfg(test)]

@@ -376,6 +376,70 @@ fn a_dataplane_that_takes_nothing_holds_up_no_other_and_is_told_each_prefix_once
 }
 
 #[test]
+fn plugged_dataplane_gets_every_route_and_an_unplugged_one_is_forgotten() {
+    let (rib, [mut first], rings, stop) = several::<1>();
+    rib.inbox.send(routes(0..100)).unwrap();
+    wait(|| (first.take_all() > 0 && first.routes.len() == 104).then_some(()));
+    let channel = rib.plug("late", &rings, Meters::default().meter("late"), &stop.part()).unwrap();
+    let mut late = Taker { channel, routes: Default::default(), groups: Default::default(), most: 0 };
+    assert_eq!((late.channel.id, rib.is_up(1)), (1, Ok(false)));
+    late.channel.rib.feedback.send(RibIn::DataplaneUp(1)).unwrap();
+    wait(|| (late.take_all() > 0 && late.routes == first.routes).then_some(()));
+    assert_eq!(rib.is_up(1), Ok(true));
+    rib.inbox.send(withdrawn(0..50)).unwrap();
+    for taker in [&mut first, &mut late] {
+        wait(|| (taker.take_all() > 0 && taker.routes.len() == 54).then_some(()));
+    }
+    rib.unplug(0).unwrap();
+    // Its threads send until they end. That is too late to be up again, and to finish anything.
+    first.channel.rib.feedback.send(RibIn::DataplaneUp(0)).unwrap();
+    first.channel.rib.failures.send(RibIn::DataplaneUp(0)).unwrap();
+    rib.inbox.send(routes(200..300)).unwrap();
+    wait(|| (late.take_all() > 0 && late.routes.len() == 154).then_some(()));
+    let names = rib.handle.call(|stage| {
+        let up: Vec<_> = stage.rib.dataplanes().map(|plane| plane.id).collect();
+        (up, stage.planes().map(|id| stage.plane_name(id)).collect::<Vec<_>>())
+    });
+    assert_eq!(names, Ok((vec![1], vec!["late".to_owned()])));
+    assert!(first.channel.try_next().is_err(), "its queue is closed");
+    rib.forget_source(Source::Bgp).unwrap();
+    wait(|| (late.take_all() > 0 && late.routes.len() == 4).then_some(()));
+    stop.stop();
+}
+
+#[test]
+fn set_vrfs_interfaces_of_tables_come_and_go_and_those_of_a_kernel_take_their_place() {
+    let (rib, [mut taker], _rings, stop) = several::<1>();
+    let table = |index: u32| ribtide_config::InterfaceConfig {
+        index,
+        name: format!("eth{index}"),
+        addresses: vec![(IpAddr::from([10, 0, index as u8, 1]), 24)],
+        neighbors: Vec::new(),
+    };
+    let subnets = |taker: &Taker| -> Vec<String> {
+        let all = taker.routes.keys().filter(|prefix| prefix.len() == 24);
+        all.map(|prefix| prefix.to_string()).collect()
+    };
+    let mut set = |indexes: &[u32], of_kernel: bool, expected: &[&str]| {
+        let interfaces = indexes.iter().map(|index| table(*index)).collect();
+        rib.set_vrfs(VrfsSetup { interfaces, of_kernel, ..VrfsSetup::default() }).unwrap();
+        wait(|| {
+            taker.take_all();
+            (subnets(&taker) == expected).then_some(())
+        });
+    };
+    // The kernel told of 1 and 2.
+    set(&[], true, &["10.0.1.0/24", "10.0.2.0/24"]);
+    set(&[2, 3], false, &["10.0.2.0/24", "10.0.3.0/24"]);
+    set(&[3], false, &["10.0.3.0/24"]);
+    set(&[3, 4], false, &["10.0.3.0/24", "10.0.4.0/24"]);
+    // A kernel tells of 4 again.
+    rib.failures().send(link(4, true)).unwrap();
+    set(&[], true, &["10.0.4.0/24"]);
+    stop.stop();
+}
+
+#[test]
 fn when_no_dataplane_goes_on_routes_wait_where_they_come_from() {
     let (rib, mut takers, rings, stop) = several::<2>();
     let depth = |name: &str| rings.read().into_iter().find(|r| r.name == name).unwrap().depth;

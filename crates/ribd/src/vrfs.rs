@@ -5,7 +5,8 @@ use super::policy::CompiledFibPolicy;
 use super::statics::Statics;
 use ribtide_config::{Config, DEFAULT_VRF, FibPolicy, InterfaceConfig, StaticRoute, VrfSetup};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{InterfaceEvent, Rib, RibIn, VrfId};
+use ribtide_rib::{IfIndex, InterfaceEvent, Rib, RibIn, VrfId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What the configuration says of VRFs and their routes.
@@ -17,12 +18,19 @@ pub struct VrfsSetup {
     pub vrfs: Vec<VrfSetup>,
     /// The interfaces that no kernel tells of.
     pub interfaces: Vec<InterfaceConfig>,
+    /// Whether a kernel tells of all others.
+    pub of_kernel: bool,
 }
 
 impl VrfsSetup {
     /// Of a configuration, whose VRFs have these numbers.
     pub fn new(config: &Config, vrfs: Vec<VrfSetup>) -> VrfsSetup {
-        VrfsSetup { statics: config.statics.clone(), vrfs, interfaces: config.interfaces.clone() }
+        VrfsSetup {
+            statics: config.statics.clone(),
+            vrfs,
+            interfaces: config.interfaces.clone(),
+            of_kernel: config.uses_kernel_interfaces(),
+        }
     }
 }
 
@@ -122,6 +130,14 @@ impl RibStage {
                 changed.statics.extend(Some(entry.name.clone()).filter(|name| !changed.added.contains(name)));
             }
         }
+        let numbers: BTreeSet<IfIndex> = setup.interfaces.iter().map(|interface| interface.index).collect();
+        let former = std::mem::replace(&mut self.configured, numbers);
+        let gone: Vec<IfIndex> = match setup.of_kernel {
+            true => former.difference(&self.configured).copied().collect(),
+            // Those of a kernel too, if it told of some before.
+            false => self.rib.interfaces().filter(|index| !self.configured.contains(index)).collect(),
+        };
+        messages.extend(gone.into_iter().map(RibIn::InterfaceRemoved));
         messages.extend(config_interfaces(&setup).map(RibIn::Interface));
         self.handle(messages);
         let gone = |id: &VrfId| *id != VrfId::DEFAULT && !setup.vrfs.iter().any(|vrf| vrf.vrf.id == *id);
@@ -159,8 +175,11 @@ mod tests {
             statics: Vec::new(),
             policy: FibPolicy::default(),
         };
-        let setup =
-            VrfsSetup { statics: Vec::new(), vrfs: vec![vrf], interfaces: vec![interface(1), interface(2)] };
+        let setup = VrfsSetup {
+            vrfs: vec![vrf],
+            interfaces: vec![interface(1), interface(2)],
+            ..VrfsSetup::default()
+        };
         let events: Vec<InterfaceEvent> = config_interfaces(&setup).collect();
         let vrfs: Vec<(&str, VrfId)> = events.iter().map(|event| (&*event.name, event.vrf)).collect();
         assert_eq!(vrfs, [("eth1", VrfId::DEFAULT), ("eth2", VrfId(7))]);

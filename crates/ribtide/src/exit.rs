@@ -71,7 +71,11 @@ impl From<&ribtide_daemon::router::StartError> for Exit {
             StartError::Bgp(e) | StartError::Bfd(e) => of(e, Exit::Listen),
             StartError::Kernel(e) => of(e, Exit::Kernel),
             StartError::Asic(error) => Exit::from(error),
-            StartError::Thread(_) | StartError::Rpki(_) | StartError::Monitor(_) => Exit::System,
+            StartError::Thread(_)
+            | StartError::Rpki(_)
+            | StartError::Monitor(_)
+            | StartError::Rib(_)
+            | StartError::Busy(_) => Exit::System,
         }
     }
 }

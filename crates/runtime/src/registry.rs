@@ -77,6 +77,8 @@ pub const THREADS: &[ThreadKind] = &[
         "Adj-RIB-In and best paths of its prefixes"),
     thread(Router, "egress-N", "`bgp.update-threads`", "BGP: an update thread, packs for update groups",
         "the update groups of some peers"),
+    thread(Router, "egress-drain", "1, while update threads in excess have sessions", "BGP: ends update threads in excess",
+        "nothing: it queries the session thread"),
     thread(Router, "bgp-initial", "1, until BGP's first table is complete", "BGP: waits for the first tables",
         "nothing: it queries the stages"),
     thread(Router, "rib", "1", "RIB manager: selection, next-hop groups", "selection, next-hop groups, resolution"),

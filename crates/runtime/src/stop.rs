@@ -9,13 +9,13 @@ use crate::sync::channel::{Receiver, RecvTimeoutError, Select, bounded};
 use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 const STOP: u8 = 1;
 const STOP_AND_REMOVE: u8 = 2;
 
-/// The stop flag of all stages of a process. Clones share it.
+/// The stop flag of all stages of a process, or of a part of them ([`Stop::part`]). Clones share it.
 #[derive(Clone, Default, Debug)]
 pub struct Stop(Arc<State>);
 
@@ -23,6 +23,8 @@ pub struct Stop(Arc<State>);
 struct State {
     flag: AtomicU8,
     hooks: Mutex<Hooks>,
+    /// The flag of the whole process, for a part; and the hook by which its stop stops the part.
+    whole: Option<(Stop, OnceLock<StopHook>)>,
 }
 
 #[derive(Default)]
@@ -61,6 +63,33 @@ impl Stop {
     /// [`Stop::stop`] wins: after a failure, the process is to be restarted.
     pub fn stop_and_remove(&self) {
         self.0.set(STOP_AND_REMOVE);
+    }
+
+    /// The flag of a part of the process, such as one dataplane. A stop of the whole process stops the part in the
+    /// same way; a stop of the part stops nothing else.
+    #[must_use]
+    pub fn part(&self) -> Stop {
+        let state = State { whole: Some((self.clone(), OnceLock::new())), ..State::default() };
+        let part = Stop(Arc::new(state));
+        // Without a cycle: the hook of the whole process does not keep the part.
+        let (weak, whole) = (Arc::downgrade(&part.0), self.clone());
+        let hook = self.on_stop(move || {
+            if let Some(state) = weak.upgrade() {
+                state.set(whole.0.flag.load(Acquire));
+            }
+        });
+        if let Some((_, place)) = &part.0.whole {
+            let _ = place.set(hook);
+        }
+        part
+    }
+
+    /// Stops the whole process, after a failure of a part.
+    pub fn fail(&self) {
+        match &self.0.whole {
+            Some((whole, _)) => whole.fail(),
+            None => self.stop(),
+        }
     }
 
     /// Whether the flag is set.
@@ -156,6 +185,27 @@ mod tests {
         failed.stop();
         failed.stop_and_remove();
         assert!(failed.stopped() && !failed.removes());
+    }
+
+    #[test]
+    fn part_stops_with_the_whole_in_the_same_way_and_alone_stops_nothing_else() {
+        let whole = Stop::default();
+        let (alone, other) = (whole.part(), whole.part());
+        alone.stop();
+        assert!(alone.stopped() && !whole.stopped() && !other.stopped());
+        whole.stop_and_remove();
+        assert!(other.removes() && !alone.removes(), "an earlier stop wins");
+        assert!(whole.part().removes(), "a part of a stopped process is stopped");
+        let whole = Stop::default();
+        whole.part().part().fail();
+        assert!(whole.stopped());
+    }
+
+    #[test]
+    fn parts_that_are_gone_leave_no_hook() {
+        let whole = Stop::default();
+        (0..3).for_each(|_| drop(whole.part()));
+        assert_eq!(whole.0.hooks().calls.len(), 0);
     }
 
     #[test]

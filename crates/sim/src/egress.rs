@@ -9,7 +9,7 @@ use ribtide_bgp::message::{BestBatch, DumpRequest, EgressIn, RankedBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::presence::Presence;
 use ribtide_bgp::shard::Shard;
-use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, Rng, for_each_family};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, ByFamily, Prefix, Rng, for_each_bgp_family};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::update::{self, Disposition, Update, UpdateContext};
@@ -47,9 +47,9 @@ struct Neighbor {
     /// Attributes in wire form and next hop, by prefix and path identifier; 0 without one.
     table: BTreeMap<(AnyPrefix, u32), (Vec<u8>, NextHop)>,
     /// Families whose End-of-RIB was received.
-    ended: Vec<Afi>,
+    ended: Vec<AfiSafi>,
     /// Of each marked refresh under way, the prefixes that did not come again (RFC 7313).
-    unrefreshed: BTreeMap<u16, BTreeSet<(AnyPrefix, u32)>>,
+    unrefreshed: BTreeMap<AfiSafi, BTreeSet<(AnyPrefix, u32)>>,
 }
 
 impl Egress {
@@ -132,9 +132,9 @@ impl Egress {
     }
 
     /// The peer requests a family again.
-    pub(crate) fn refresh(&mut self, peer: PeerId, afi: Afi) {
+    pub(crate) fn refresh(&mut self, peer: PeerId, family: AfiSafi) {
         let owner = self.owner(peer);
-        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, afi, peer.0.is_multiple_of(2)));
+        self.workers[owner].inbox.push_back(EgressIn::Refresh(peer, family, peer.0.is_multiple_of(2)));
     }
 
     pub(crate) fn changes(&mut self, batch: Arc<BestBatch>) {
@@ -269,13 +269,14 @@ impl Egress {
             assert!(neighbor.unrefreshed.is_empty(), "a refresh of peer {peer} has no end");
             let mut ended = neighbor.ended.clone();
             ended.sort_unstable();
-            let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| info.families.has(*afi));
+            let families = info.families.iter();
             assert_eq!(ended, families.collect::<Vec<_>>(), "ends of initial routes sent to peer {peer}");
             let view =
                 self.workers[self.owner(info.id)].worker.member(info.id).expect("a session is a member");
-            let count = |afi| rows.iter().filter(|(prefix, _)| prefix.afi() == afi).count() as u64;
-            let advertised = (view.advertised_ipv4, view.advertised_ipv6);
-            assert_eq!(advertised, (count(Afi::Ipv4), count(Afi::Ipv6)), "counts of peer {peer}");
+            let count = |family| {
+                rows.iter().filter(|(prefix, _)| AfiSafi::unicast(prefix.afi()) == family).count() as u64
+            };
+            assert_eq!(view.advertised, ByFamily::new(count), "counts of peer {peer}");
         }
     }
 
@@ -284,12 +285,12 @@ impl Egress {
         let workers = self.workers.len();
         // Some are listed twice.
         let mut prefixes: BTreeSet<AnyPrefix> = prefixes.iter().copied().collect();
-        for_each_family!(F => prefixes.insert(Prefix::<F>::default_route().any()));
+        for_each_bgp_family!(F => prefixes.insert(Prefix::<F>::default_route().any()));
         for (peer, neighbor) in self.neighbors.iter().enumerate() {
             let Some(info) = &neighbor.session else { continue };
             let worker = &mut self.workers[peer % workers].worker;
             let mut view = BTreeMap::new();
-            for prefix in prefixes.iter().filter(|prefix| info.families.has(prefix.afi())) {
+            for prefix in prefixes.iter().filter(|prefix| info.families.has(AfiSafi::unicast(prefix.afi()))) {
                 let paths = match *prefix {
                     AnyPrefix::V4(prefix) => adj_rib_out(worker, info.id, shards, prefix),
                     AnyPrefix::V6(prefix) => adj_rib_out(worker, info.id, shards, prefix),
@@ -305,7 +306,7 @@ impl Egress {
 }
 
 /// The paths of a prefix in the Adj-RIB-Out of a peer, as the API computes them.
-fn adj_rib_out<F: Family>(
+fn adj_rib_out<F: BgpFamily>(
     worker: &mut Worker,
     peer: PeerId,
     shards: &[&Shard],
@@ -318,7 +319,7 @@ fn adj_rib_out<F: Family>(
     }
     let of = |shard: &&Shard| Some((shard.advertised(prefix)?, shard.ranked_of(prefix)));
     let Some((view, ranked)) = shards.iter().find_map(of) else { return Vec::new() };
-    if worker.member_takes_ranked(peer, F::AFI).expect("a session is a member") {
+    if worker.member_takes_ranked(peer, F::ID).expect("a session is a member") {
         let mut sent = worker.ranked_adj_rib_out::<F>(peer, &ranked).expect("a session is a member");
         return sent.pop().expect("a prefix has its paths");
     }
@@ -351,7 +352,7 @@ impl Neighbor {
         assert_eq!(update.disposition(), Disposition::Normal);
         assert!(update.discarded().is_empty(), "{:?}", update.discarded());
         self.ended.extend(update.end_of_rib());
-        for_each_family!(F => match path_ids.has(F::AFI) {
+        for_each_bgp_family!(F => match path_ids.has(F::ID) {
             true => self.routes::<F, PathPrefix<F>>(&update),
             false => self.routes::<F, Prefix<F>>(&update),
         });
@@ -361,15 +362,20 @@ impl Neighbor {
     fn mark(&mut self, mark: RouteRefresh) {
         let Some(info) = &self.session else { return };
         assert!(info.id.0.is_multiple_of(2), "a mark for a peer that does not understand it");
-        let afi = Afi::from_u16(mark.afi).expect("a family of the session");
-        assert!(self.ended.contains(&afi), "a mark before End-of-RIB");
+        let family = mark.family().expect("a family of the session");
+        assert!(self.ended.contains(&family), "a mark before End-of-RIB");
         match mark.kind {
             RefreshKind::Begin => {
-                let table = self.table.keys().copied().filter(|(prefix, _)| prefix.afi() == afi).collect();
-                self.unrefreshed.insert(mark.afi, table);
+                let table = self
+                    .table
+                    .keys()
+                    .copied()
+                    .filter(|(prefix, _)| AfiSafi::unicast(prefix.afi()) == family)
+                    .collect();
+                self.unrefreshed.insert(family, table);
             }
             RefreshKind::End => {
-                let left_out = self.unrefreshed.remove(&mark.afi).expect("an end follows a begin");
+                let left_out = self.unrefreshed.remove(&family).expect("an end follows a begin");
                 assert_eq!(
                     left_out,
                     BTreeSet::new(),
@@ -380,8 +386,8 @@ impl Neighbor {
         }
     }
 
-    fn routes<F: Family, N: Nlri<Family = F>>(&mut self, update: &Update<'_>) {
-        if let Some(unrefreshed) = self.unrefreshed.get_mut(&(F::AFI as u16)) {
+    fn routes<F: BgpFamily, N: Nlri<Family = F>>(&mut self, update: &Update<'_>) {
+        if let Some(unrefreshed) = self.unrefreshed.get_mut(&F::ID) {
             let sent = update.withdrawn_nlri::<N>().chain(update.announced_nlri::<N>());
             sent.for_each(|nlri| {
                 unrefreshed.remove(&(nlri.prefix().any(), nlri.path_id()));

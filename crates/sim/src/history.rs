@@ -11,7 +11,7 @@ use ribtide_bgp::peer::{
 };
 use ribtide_policy::Policy;
 use ribtide_prefix::zone::{with_zone, zone_of};
-use ribtide_prefix::{Afi, AnyPrefix, Bits, Family, Prefix, Rng, V4, V6};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, BgpFamily, Bits, ByFamily, Prefix, Rng, V4, V6};
 use ribtide_wire::bgp::attribute::{AsPath, Community, Origin, SegmentKind, code};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -108,7 +108,7 @@ pub enum Event {
     /// The session is lost, and the routes of these families are retained (RFC 4724).
     Lose(usize, FamilySet),
     /// Retained routes of a family that were not announced again are removed: End-of-RIB, or a timer.
-    Sweep(usize, Afi),
+    Sweep(usize, AfiSafi),
     /// The peer announces prefixes of one family.
     Announce(usize, Announcement, Prefixes),
     /// The peer withdraws prefixes of one family.
@@ -116,13 +116,13 @@ pub enum Event {
     /// A next hop changes.
     NextHop(IpAddr, NextHopState),
     /// The peer requests a family again (RFC 2918).
-    Refresh(usize, Afi),
+    Refresh(usize, AfiSafi),
     /// The peer begins to send its routes of a family again (RFC 7313).
-    BeginRefresh(usize, Afi),
+    BeginRefresh(usize, AfiSafi),
     /// That has ended: routes that it has not sent again are removed.
-    EndRefresh(usize, Afi),
+    EndRefresh(usize, AfiSafi),
     /// A client dumps the best paths of a family.
-    Dump(Afi),
+    Dump(AfiSafi),
     /// The router is configured to send the peer other routes: a selection of paths for each family that has several, an
     /// export policy, and whether the peer gets a best path of its own.
     Configure(usize, SentPaths, Arc<Policy>, bool),
@@ -166,14 +166,14 @@ impl History {
         let announcements: Vec<Announcement> = (0..10).map(|_| announcement(rng, alike)).collect();
         let mut up = vec![false; count];
         // The families with retained routes.
-        let mut retained = vec![FamilySet::default(); count];
+        let mut retained = vec![FamilySet::NONE; count];
         let mut events = Vec::new();
         while events.len() < length {
             let who = rng.index(count);
             let event = match rng.index(22) {
                 0 if up[who] && !peers[who].kind.is_local() && rng.one_in(2) => {
                     let ipv4 = !rng.one_in(4);
-                    Event::Lose(who, FamilySet { ipv4, ipv6: !ipv4 || rng.one_in(2) })
+                    Event::Lose(who, unicast(ipv4, !ipv4 || rng.one_in(2)))
                 }
                 0 if up[who] => Event::Down(who),
                 0..=4 if !retained[who].is_empty() && rng.one_in(2) => Event::Sweep(who, afi(rng)),
@@ -183,14 +183,14 @@ impl History {
                     }
                     Event::Up(who, peers[who].path_ids)
                 }
-                1 => Event::NextHop(next_hop(rng, Afi::Ipv4).addr(), state(rng)),
-                2 => Event::NextHop(next_hop(rng, Afi::Ipv6).addr(), state(rng)),
+                1 => Event::NextHop(next_hop(rng, AfiSafi::Ipv4Unicast).addr(), state(rng)),
+                2 => Event::NextHop(next_hop(rng, AfiSafi::Ipv6Unicast).addr(), state(rng)),
                 3 => Event::Dump(afi(rng)),
                 4 if !peers[who].kind.is_local() => Event::Refresh(who, afi(rng)),
                 5 if rng.one_in(4) && !peers[who].kind.is_local() => {
                     let EgressSettings { kind, add_path, ref default_originate, .. } = peers[who].egress;
                     let again = |rng: &mut Rng, sent: Option<_>| sent.map(|_| selection(rng));
-                    let sent = SentPaths { ipv4: again(rng, add_path.ipv4), ipv6: again(rng, add_path.ipv6) };
+                    let sent = SentPaths(ByFamily::new(|family| again(rng, add_path.of(family))));
                     let several = sent != SentPaths::default();
                     let is_own =
                         kind == PeerKind::RouteServerClient && default_originate.is_none() && rng.one_in(2);
@@ -205,11 +205,11 @@ impl History {
                 5..=8 => Event::Withdraw(who, some(rng, &prefixes, &peers[who])),
                 _ => {
                     let prefixes = some(rng, &prefixes, &peers[who]);
-                    let afi = prefixes.list[0].afi();
+                    let family = AfiSafi::unicast(prefixes.list[0].afi());
                     let mut with = rng.pick(&announcements).clone();
-                    with.next_hop = next_hop(rng, afi);
+                    with.next_hop = next_hop(rng, family);
                     if peers[who].kind.is_local() {
-                        with = originated(with.origin, afi);
+                        with = originated(with.origin, family);
                     }
                     if peers[who].kind.is_internal() {
                         with.local_pref.get_or_insert(100);
@@ -219,9 +219,9 @@ impl History {
             };
             match event {
                 Event::Up(who, _) => up[who] = true,
-                Event::Down(who) => (up[who], retained[who]) = (false, FamilySet::default()),
+                Event::Down(who) => (up[who], retained[who]) = (false, FamilySet::NONE),
                 Event::Lose(who, families) => (up[who], retained[who]) = (false, families),
-                Event::Sweep(who, afi) => retained[who] = retained[who].without(afi),
+                Event::Sweep(who, family) => retained[who] = retained[who].without(family),
                 _ => {}
             }
             events.push(event);
@@ -248,7 +248,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     use PeerKind::{Client, External, Internal, RouteServerClient};
     let kind = *rng.pick(&[External, External, RouteServerClient, RouteServerClient, Internal, Client]);
     let kind = if rng.one_in(10) { PeerKind::Local(*rng.pick(&LocalSource::ALL)) } else { kind };
-    let families = FamilySet { ipv4: true, ipv6: !rng.one_in(4) || kind.is_local() };
+    let families = unicast(true, !rng.one_in(4) || kind.is_local());
     let byte = n as u8 + 1;
     let address = match rng.index(6) {
         0 | 1 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(byte))),
@@ -268,7 +268,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         NextHopRule::Own { v4, v6 } if rng.one_in(2) => NextHopRule::KeepUnlessOwn { v4, v6 },
         _ => NextHopRule::Keep,
     };
-    let add_path = SentPaths { ipv4: rng.maybe(3, selection), ipv6: rng.maybe(3, selection) };
+    let add_path = SentPaths(ByFamily::new(|_| rng.maybe(3, selection)));
     let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
     let own_best = kind == RouteServerClient && rng.one_in(3);
     // Neither of them with another choice of paths.
@@ -278,18 +278,18 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
         false => policy(rng, kind.is_external()),
     };
     let default_originate = (!several && rng.one_in(4)).then(|| {
-        let attrs = |afi| {
-            let with = originated(Origin::Igp, afi);
+        let attrs = |family| {
+            let with = originated(Origin::Igp, family);
             AttrSet::new(&with.bytes(), with.next_hop)
         };
         DefaultOriginate {
             condition: rng.one_in(2).then(switch),
             source: DEFAULT_SOURCE,
-            v4: Some(attrs(Afi::Ipv4)),
-            v6: Some(attrs(Afi::Ipv6)),
+            v4: Some(attrs(AfiSafi::Ipv4Unicast)),
+            v6: Some(attrs(AfiSafi::Ipv6Unicast)),
         }
     });
-    let path_ids = if kind.is_local() { FamilySet::default() } else { path_ids(rng) };
+    let path_ids = if kind.is_local() { FamilySet::NONE } else { path_ids(rng) };
     PeerInfo {
         id: PeerId(n as u32),
         session: 0,
@@ -331,7 +331,7 @@ pub fn default_source() -> PeerInfo {
         kind,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export),
     }
 }
@@ -347,10 +347,17 @@ fn selection(rng: &mut Rng) -> PathSelection {
 }
 
 /// The families of a session with path identifiers.
+fn unicast(ipv4: bool, ipv6: bool) -> FamilySet {
+    let mut families = FamilySet::NONE;
+    families.set(AfiSafi::Ipv4Unicast, ipv4);
+    families.set(AfiSafi::Ipv6Unicast, ipv6);
+    families
+}
+
 fn path_ids(rng: &mut Rng) -> FamilySet {
     match rng.one_in(3) {
-        true => FamilySet { ipv4: true, ipv6: rng.one_in(2) },
-        false => FamilySet::default(),
+        true => unicast(true, rng.one_in(2)),
+        false => FamilySet::NONE,
     }
 }
 
@@ -363,7 +370,7 @@ fn policy(rng: &mut Rng, external: bool) -> Arc<Policy> {
 }
 
 /// A prefix in a block of its own, so that prefixes are spread over shards; some cover others.
-fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
+fn scattered<F: BgpFamily>(rng: &mut Rng, n: u32) -> Prefix<F> {
     let bits = u128::from(n / 2 * 37 + 0x2a) << 120
         | u128::from(n % 2 * 0x51) << 100
         | u128::from(rng.next_u64()) << 20;
@@ -371,7 +378,7 @@ fn scattered<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
 }
 
 /// A prefix in a block with three others, so that a few logical shards have them all.
-fn together<F: Family>(rng: &mut Rng, n: u32) -> Prefix<F> {
+fn together<F: BgpFamily>(rng: &mut Rng, n: u32) -> Prefix<F> {
     let block = if F::WIDTH == 32 { 18 } else { 32 };
     let bits = u128::from(n / 4 * 37 + 0x2a) << 120 | u128::from(n % 4) << (126 - block);
     Prefix::new(F::Bits::from_left(bits), *rng.pick(&[block + 2, block + 6, F::WIDTH]))
@@ -416,12 +423,12 @@ fn announcement(rng: &mut Rng, alike: bool) -> Announcement {
             2 => vec![3, 1 + rng.index(3) as u16],
             _ => vec![1 + rng.index(3) as u16],
         },
-        next_hop: next_hop(rng, Afi::Ipv4),
+        next_hop: next_hop(rng, AfiSafi::Ipv4Unicast),
     }
 }
 
 /// The attributes of an originated path.
-pub fn originated(origin: Origin, afi: Afi) -> Announcement {
+pub fn originated(origin: Origin, family: AfiSafi) -> Announcement {
     Announcement {
         origin,
         path: Vec::new(),
@@ -431,7 +438,7 @@ pub fn originated(origin: Origin, afi: Afi) -> Announcement {
         originator: None,
         clusters: Vec::new(),
         bandwidths: Vec::new(),
-        next_hop: match afi {
+        next_hop: match family.afi() {
             Afi::Ipv4 => NextHop::V4(Ipv4Addr::UNSPECIFIED),
             Afi::Ipv6 => NextHop::V6 { global: Ipv6Addr::UNSPECIFIED, link_local: None },
         },
@@ -442,9 +449,9 @@ pub fn originated(origin: Origin, afi: Afi) -> Announcement {
 const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// IPv4 routes may have IPv6 next hops (RFC 8950).
-fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
+fn next_hop(rng: &mut Rng, family: AfiSafi) -> NextHop {
     let byte = rng.index(4) as u8 + 100;
-    match afi {
+    match family.afi() {
         Afi::Ipv4 if !rng.one_in(5) => NextHop::V4(Ipv4Addr::new(192, 0, 2, byte)),
         Afi::Ipv4 | Afi::Ipv6 if rng.one_in(6) => NextHop::from_v6(LINK_LOCAL, None),
         Afi::Ipv4 | Afi::Ipv6 => {
@@ -454,8 +461,8 @@ fn next_hop(rng: &mut Rng, afi: Afi) -> NextHop {
     }
 }
 
-fn afi(rng: &mut Rng) -> Afi {
-    if rng.one_in(2) { Afi::Ipv4 } else { Afi::Ipv6 }
+fn afi(rng: &mut Rng) -> AfiSafi {
+    if rng.one_in(2) { AfiSafi::Ipv4Unicast } else { AfiSafi::Ipv6Unicast }
 }
 
 fn state(rng: &mut Rng) -> NextHopState {
@@ -467,12 +474,13 @@ fn state(rng: &mut Rng) -> NextHopState {
 
 /// Some prefixes of one family.
 fn some(rng: &mut Rng, prefixes: &[AnyPrefix], from: &PeerInfo) -> Prefixes {
-    let afi = rng.pick(prefixes).afi();
-    let of_family: Vec<AnyPrefix> = prefixes.iter().copied().filter(|prefix| prefix.afi() == afi).collect();
+    let family = AfiSafi::unicast(rng.pick(prefixes).afi());
+    let of_family: Vec<AnyPrefix> =
+        prefixes.iter().copied().filter(|prefix| AfiSafi::unicast(prefix.afi()) == family).collect();
     let mut some: Vec<AnyPrefix> = (0..=rng.index(4)).map(|_| *rng.pick(&of_family)).collect();
     some.sort_unstable();
     some.dedup();
-    let path_id = from.path_ids.has(afi).then(|| *rng.pick(&[0, 1, 2, 0xdead_beef]));
+    let path_id = from.path_ids.has(family).then(|| *rng.pick(&[0, 1, 2, 0xdead_beef]));
     Prefixes { list: some, path_id }
 }
 
@@ -492,7 +500,7 @@ pub fn updates(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<Vec<u8>>
         }
         out
     }
-    fn of<F: Family>(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<u8> {
+    fn of<F: BgpFamily>(with: Option<&Announcement>, prefixes: &Prefixes) -> Vec<u8> {
         let of_family = |prefix: &AnyPrefix| Prefix::<F>::from_addr(prefix.addr(), prefix.len());
         let list = prefixes.list.iter().filter_map(of_family);
         match prefixes.path_id {

@@ -195,7 +195,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         Kind::Internal => PeerKind::Internal,
         Kind::Client => PeerKind::Client,
     };
-    let families = FamilySet { ipv4: true, ipv6: true };
+    let families = FamilySet::UNICAST;
     let own = NextHopRule::Own {
         v4: Some(Ipv4Addr::new(10, 0, 1, 1)),
         v6: Some(Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1)),
@@ -209,7 +209,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         kind: of,
         multihop: kind == Kind::Multihop,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings {
             cluster_id: CLUSTER_ID,
             max_message: MAX_MESSAGE,

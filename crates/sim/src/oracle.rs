@@ -8,7 +8,7 @@ use ribtide_bgp::message::{NextHopState, TrackedNextHop};
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PathSelection, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::{Policy, PolicyResult};
 use ribtide_prefix::zone::zone_of;
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub struct Learned {
     /// The peer's index in the history.
     pub peer: usize,
     /// The family of its prefix.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// Its path identifier; `None` where the peer sends none.
     pub path_id: Option<u32>,
     /// Its attributes.
@@ -49,7 +49,7 @@ pub struct Oracle {
     /// Retained paths.
     stale: BTreeSet<Stale>,
     /// Of each refresh under way, the paths that did not come again.
-    unrefreshed: BTreeMap<(usize, Afi), Unrefreshed>,
+    unrefreshed: BTreeMap<(usize, AfiSafi), Unrefreshed>,
     next_hops: BTreeMap<IpAddr, NextHopState>,
     /// Whether the set that export depends on has a route, if that is known.
     pub present: Option<bool>,
@@ -80,16 +80,18 @@ impl Oracle {
                 self.up[*peer] = false;
                 let stale = self.stale.clone();
                 self.remove(*peer, |prefix, id| {
-                    !families.has(prefix.afi()) || stale.contains(&(prefix, *peer, id))
+                    !families.has(AfiSafi::unicast(prefix.afi())) || stale.contains(&(prefix, *peer, id))
                 });
                 for (prefix, paths) in &self.paths {
                     let of_peer = paths.iter().filter(|path| path.peer == *peer);
                     self.stale.extend(of_peer.map(|path| (*prefix, *peer, path.path_id)));
                 }
             }
-            Event::Sweep(peer, afi) => {
+            Event::Sweep(peer, family) => {
                 let stale = self.stale.clone();
-                self.remove(*peer, |prefix, id| prefix.afi() == *afi && stale.contains(&(prefix, *peer, id)));
+                self.remove(*peer, |prefix, id| {
+                    AfiSafi::unicast(prefix.afi()) == *family && stale.contains(&(prefix, *peer, id))
+                });
             }
             Event::Announce(peer, with, prefixes) => {
                 for prefix in self.carried(*peer, &prefixes.list) {
@@ -101,7 +103,7 @@ impl Oracle {
                         with.and_then(|with| self.apply_policy(&self.imports[*peer], *peer, &with, prefix));
                     let learned = with.map(|(with, _)| Learned {
                         peer: *peer,
-                        afi: prefix.afi(),
+                        family: AfiSafi::unicast(prefix.afi()),
                         path_id: prefixes.path_id,
                         with,
                     });
@@ -129,18 +131,19 @@ impl Oracle {
                 (egress.add_path, egress.export) = (*add_path, export.clone());
                 egress.client = own_best.then_some(PeerId(*peer as u32));
             }
-            Event::BeginRefresh(peer, afi) => {
+            Event::BeginRefresh(peer, family) => {
                 let of = |(prefix, paths): (&AnyPrefix, &Vec<Learned>)| {
                     let ids = paths.iter().filter(|path| path.peer == *peer).map(|path| path.path_id);
                     ids.map(|id| (*prefix, id)).collect::<Vec<_>>()
                 };
-                let of_family = self.paths.iter().filter(|(prefix, _)| prefix.afi() == *afi);
+                let of_family =
+                    self.paths.iter().filter(|(prefix, _)| AfiSafi::unicast(prefix.afi()) == *family);
                 let mut left: BTreeSet<_> = of_family.flat_map(of).collect();
                 left.retain(|(prefix, id)| !self.stale.contains(&(*prefix, *peer, *id)));
-                self.unrefreshed.insert((*peer, *afi), left);
+                self.unrefreshed.insert((*peer, *family), left);
             }
-            Event::EndRefresh(peer, afi) => {
-                let left = self.unrefreshed.remove(&(*peer, *afi)).unwrap_or_default();
+            Event::EndRefresh(peer, family) => {
+                let left = self.unrefreshed.remove(&(*peer, *family)).unwrap_or_default();
                 self.remove(*peer, |prefix, id| left.contains(&(prefix, id)));
             }
             Event::Refresh(..) | Event::Dump(_) => {}
@@ -150,7 +153,7 @@ impl Oracle {
 
     /// A path came again, or was withdrawn.
     fn refreshed(&mut self, peer: usize, prefix: AnyPrefix, path_id: Option<u32>) {
-        if let Some(left) = self.unrefreshed.get_mut(&(peer, prefix.afi())) {
+        if let Some(left) = self.unrefreshed.get_mut(&(peer, AfiSafi::unicast(prefix.afi()))) {
             left.remove(&(prefix, path_id));
         }
     }
@@ -240,7 +243,7 @@ impl Oracle {
         let EgressSettings { add_path, client, .. } = &self.peers[to].egress;
         let mut out = BTreeMap::new();
         for (prefix, ranked) in ranking.iter().filter(|(prefix, _)| self.carries(to, **prefix)) {
-            let selection = add_path.of(prefix.afi());
+            let selection = add_path.of(AfiSafi::unicast(prefix.afi()));
             let considered = match (selection, client) {
                 (None, None) => &ranked[..1],
                 _ => ranked,
@@ -273,9 +276,9 @@ impl Oracle {
         }
         let own = self.peers[to].egress.default_originate.as_ref();
         if own.is_some_and(|own| own.condition.is_none() || self.present == Some(true)) {
-            for (afi, prefix) in [(Afi::Ipv4, "0.0.0.0/0"), (Afi::Ipv6, "::/0")] {
+            for (family, prefix) in [(AfiSafi::Ipv4Unicast, "0.0.0.0/0"), (AfiSafi::Ipv6Unicast, "::/0")] {
                 let prefix = prefix.parse().expect("a prefix");
-                let with = originated(Origin::Igp, afi);
+                let with = originated(Origin::Igp, family);
                 if self.carries(to, prefix)
                     && let Some(with) = self.as_sent(&default_source(), with, to, prefix, false)
                 {
@@ -314,7 +317,7 @@ impl Oracle {
     }
 
     fn carries(&self, peer: usize, prefix: AnyPrefix) -> bool {
-        self.peers[peer].families.has(prefix.afi())
+        self.peers[peer].families.has(AfiSafi::unicast(prefix.afi()))
     }
 
     fn carried(&self, peer: usize, prefixes: &[AnyPrefix]) -> Vec<AnyPrefix> {
@@ -477,7 +480,7 @@ impl Oracle {
 
     /// Whether a path is retained from a session that had path identifiers, and the peer sends none now; or the reverse.
     fn is_of_other_mode(&self, path: &Learned) -> bool {
-        path.path_id.is_some() != self.peers[path.peer].path_ids.has(path.afi)
+        path.path_id.is_some() != self.peers[path.peer].path_ids.has(path.family)
     }
 
     fn med(&self, path: &Learned) -> u32 {
@@ -514,7 +517,7 @@ impl Oracle {
             with.local_pref = None;
             with.originator = None;
             with.clusters.clear();
-            let passed_on = passed_on(to, prefix.afi(), with.next_hop)?;
+            let passed_on = passed_on(to, AfiSafi::unicast(prefix.afi()), with.next_hop)?;
             // The clients share a link, unless the session is one over a link of its own.
             if zone_of(from.address).is_some() {
                 with.next_hop = passed_on;
@@ -543,15 +546,15 @@ impl Oracle {
         let replaced =
             matches!(to.egress.next_hop, NextHopRule::Own { .. }) || from.kind.is_local() || on_our_link;
         with.next_hop = match replaced {
-            true => own(to, prefix.afi())?,
-            false => passed_on(to, prefix.afi(), with.next_hop)?,
+            true => own(to, AfiSafi::unicast(prefix.afi()))?,
+            false => passed_on(to, AfiSafi::unicast(prefix.afi()), with.next_hop)?,
         };
         Some(with)
     }
 }
 
 /// Our address in NEXT_HOP, as a peer gets it (RFC 2545 section 3, RFC 8950).
-fn own(to: &PeerInfo, afi: Afi) -> Option<NextHop> {
+fn own(to: &PeerInfo, family: AfiSafi) -> Option<NextHop> {
     let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = to.egress.next_hop else {
         return None;
     };
@@ -561,7 +564,7 @@ fn own(to: &PeerInfo, afi: Afi) -> Option<NextHop> {
         (None, Some(local)) => Some(NextHop::from_v6(local, None)),
         (Some(global), Some(local)) => Some(NextHop::from_v6(global, Some(local))),
     };
-    match (afi, v4, to.egress.extended_next_hop) {
+    match (family.afi(), v4, to.egress.extended_next_hop) {
         (Afi::Ipv6, _, _) | (Afi::Ipv4, None, true) => six,
         (Afi::Ipv4, v4, _) => v4.map(NextHop::V4),
     }
@@ -569,8 +572,8 @@ fn own(to: &PeerInfo, afi: Afi) -> Option<NextHop> {
 
 /// A next hop as it is passed on: a link-local address is valid on its own link only (RFC 2545 section 3), and an IPv6 next
 /// hop of an IPv4 route needs the receiver's consent (RFC 8950 section 4).
-fn passed_on(to: &PeerInfo, afi: Afi, next_hop: NextHop) -> Option<NextHop> {
-    match (afi, next_hop) {
+fn passed_on(to: &PeerInfo, family: AfiSafi, next_hop: NextHop) -> Option<NextHop> {
+    match (family.afi(), next_hop) {
         (Afi::Ipv4, NextHop::V4(_)) => Some(next_hop),
         (Afi::Ipv4, NextHop::V6 { .. }) if !to.egress.extended_next_hop => None,
         (_, NextHop::V6 { global, .. }) if global.is_unicast_link_local() => None,

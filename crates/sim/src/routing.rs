@@ -12,7 +12,7 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::{FedView, HashSeed, Shard};
-use ribtide_prefix::{AnyPrefix, Families, Rng};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamilies, Families, Rng};
 use ribtide_rib::{
     CacheMode, DataplaneId, FeedFence, FibBatch, InstallStatus, NONE, NextHops, Protocol, ReceivedHop, Rib,
     RibConfig, RibIn, RibOut, RouteBatch, RouteInfo, RouteSet, SelectionResult, Source, VrfId,
@@ -124,7 +124,7 @@ impl<'n> Routing<'n> {
                 self.egress.up(&info);
                 self.send(*peer, |_| ShardIn::PeerUp(info.clone()));
             }
-            Event::Down(peer) => self.end(*peer, FamilySet::default()),
+            Event::Down(peer) => self.end(*peer, FamilySet::NONE),
             Event::Lose(peer) => self.end(*peer, FamilySet::ALL),
             Event::Sweep(peer) => self.sweep(*peer),
             Event::Announce(peer, with, prefixes) => {
@@ -176,12 +176,17 @@ impl<'n> Routing<'n> {
     /// Sends a peer's routes to the shards of the prefixes.
     fn routes(&mut self, peer: usize, attrs: Option<&AttrSet>, all: &[AnyPrefix]) {
         for prefix in all {
-            let mut prefixes = Families::default();
+            let mut prefixes = BgpFamilies::default();
             match prefix {
                 AnyPrefix::V4(prefix) => prefixes.v4 = vec![*prefix],
                 AnyPrefix::V6(prefix) => prefixes.v6 = vec![*prefix],
             }
-            let ops = vec![RouteOp { attrs: attrs.cloned(), path_id: 0, afi: prefix.afi(), count: 1 }];
+            let ops = vec![RouteOp {
+                attrs: attrs.cloned(),
+                path_id: 0,
+                family: AfiSafi::unicast(prefix.afi()),
+                count: 1,
+            }];
             let (session, id) = (self.sessions[peer].0, PeerId(peer as u32));
             let shard = self.shard_of(*prefix);
             let batch = UpdateBatch { peer: id, session, ops, prefixes };

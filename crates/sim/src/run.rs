@@ -22,7 +22,9 @@ use ribtide_bgp::presence::Presence;
 use ribtide_bgp::shard::{
     Cut, FamilyCounts, HashSeed, PageViews, Part, PathView, RouteView, Shard, Split, Standing,
 };
-use ribtide_prefix::{Afi, AnyPrefix, Family, LOGICAL_SHARDS, Rng, V4, V6, for_each_family};
+use ribtide_prefix::{
+    AfiSafi, AnyPrefix, BgpFamily, ByFamily, LOGICAL_SHARDS, Rng, V4, V6, for_each_bgp_family,
+};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -77,7 +79,7 @@ impl<'w> Run<'w> {
         let reader = |peer: &PeerInfo| ReaderStage {
             ingest: Ingest::default(),
             session: 0,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             egress: peer.egress.clone(),
             peer: None,
             retained: None,
@@ -211,18 +213,18 @@ impl<'w> Run<'w> {
         if self.shards.iter().any(Stage::expects) {
             return;
         }
-        let Some((afi, logical, from)) = self.egress.station.steps.pop_front() else { return };
+        let Some((family, logical, from)) = self.egress.station.steps.pop_front() else { return };
         let taker = self.split.as_ref().filter(|split| split.logical == logical).map(|split| split.taker);
         let owners = [Some(self.map[usize::from(logical)]), taker];
         let mut next = None;
         for owner in owners.into_iter().flatten() {
             let budget = 1 + self.rng.index(8);
             let stage = &mut self.shards[usize::from(owner)];
-            let more = stage.page((afi, logical, from), budget, &mut self.egress);
+            let more = stage.page((family, logical, from), budget, &mut self.egress);
             next = [next, more].into_iter().flatten().min();
         }
         if let Some(from) = next {
-            self.egress.station.steps.push_front((afi, logical, from));
+            self.egress.station.steps.push_front((family, logical, from));
         }
     }
 
@@ -233,7 +235,7 @@ impl<'w> Run<'w> {
         for stage in &mut self.shards {
             best.extend(stage.mirror.clone());
             for logical in 0..LOGICAL_SHARDS {
-                for_each_family!(F => {
+                for_each_bgp_family!(F => {
                     let page = stage.shard.monitor_page::<F>(logical, 0, usize::MAX, views);
                     page.accepted.iter().for_each(|batch| station::apply(&mut expected, batch));
                 });
@@ -360,16 +362,16 @@ impl<'w> Run<'w> {
                     1 => self.readers[*peer].out.drain().for_each(drop),
                     _ => {}
                 }
-                self.end(*peer, FamilySet::default());
+                self.end(*peer, FamilySet::NONE);
             }
             Event::Lose(peer, families) => {
                 self.flush(*peer);
                 self.end(*peer, *families);
             }
-            Event::Sweep(peer, afi) => {
+            Event::Sweep(peer, family) => {
                 // What came before End-of-RIB goes ahead of it.
                 self.flush(*peer);
-                self.sweep(*peer, FamilySet::default().with(*afi));
+                self.sweep(*peer, FamilySet::NONE.with(*family));
             }
             Event::Announce(peer, with, prefixes) if self.is_local(*peer) => {
                 self.originate(*peer, with.origin, &[], &prefixes.list);
@@ -393,29 +395,29 @@ impl<'w> Run<'w> {
                     self.egress.changed(&self.info(*peer));
                 }
             }
-            Event::Refresh(peer, afi) => self.egress.refresh(PeerId(*peer as u32), *afi),
-            Event::BeginRefresh(peer, afi) => {
+            Event::Refresh(peer, family) => self.egress.refresh(PeerId(*peer as u32), *family),
+            Event::BeginRefresh(peer, family) => {
                 // What came before the mark is no part of the refresh.
                 self.flush(*peer);
                 let (peer, session) = (PeerId(*peer as u32), self.readers[*peer].session);
-                self.send(peer.0 as usize, |_| ShardIn::BeginOfRefresh { peer, session, afi: *afi });
+                self.send(peer.0 as usize, |_| ShardIn::BeginOfRefresh { peer, session, family: *family });
             }
-            Event::EndRefresh(peer, afi) => {
+            Event::EndRefresh(peer, family) => {
                 self.flush(*peer);
                 let (peer, session) = (PeerId(*peer as u32), self.readers[*peer].session);
-                self.send(peer.0 as usize, |_| ShardIn::EndOfRefresh { peer, session, afi: *afi });
+                self.send(peer.0 as usize, |_| ShardIn::EndOfRefresh { peer, session, family: *family });
             }
-            Event::Dump(afi) => {
+            Event::Dump(family) => {
                 self.dumps += 1;
                 let token = self.dumps;
                 let queue = self.rng.index(self.history.peers.len() + 1);
                 self.send(queue, |stage| {
-                    let follower = Follower { afi: *afi, table: Table::new(), complete: false };
+                    let follower = Follower { family: *family, table: Table::new(), complete: false };
                     stage.followers.insert(token, follower);
                     ShardIn::Dump(DumpRequest {
                         worker: FOLLOWER,
                         token,
-                        afi: *afi,
+                        family: *family,
                         scope: DumpScope::default(),
                         ranked: false,
                     })
@@ -495,7 +497,7 @@ impl<'w> Run<'w> {
         let (withdrawn, announced) = (by_family(withdrawn), by_family(announced));
         let ReaderStage { ingest, peer, out, .. } = &mut self.readers[source];
         let peer = peer.as_ref().expect("only a source that is up originates");
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             ingest.originate(peer, &OriginatedAttributes::new(origin), withdrawn.get::<F>(), announced.get::<F>(), out);
         });
         if self.ordered {
@@ -568,14 +570,14 @@ impl<'w> Run<'w> {
         assert_eq!((waiting, blocked), (0, expected.len() - not_blocked), "prefixes waiting and blocked");
         for token in 1..=self.dumps {
             let mut table = Table::new();
-            let mut afi = Afi::Ipv4;
+            let mut family = AfiSafi::Ipv4Unicast;
             for stage in &self.shards {
                 let follower = &stage.followers[&token];
                 assert!(follower.complete, "a dump did not end");
-                afi = follower.afi;
+                family = follower.family;
                 table.extend(follower.table.clone());
             }
-            let of_family = advertised.iter().filter(|(prefix, _)| prefix.afi() == afi);
+            let of_family = advertised.iter().filter(|(prefix, _)| AfiSafi::unicast(prefix.afi()) == family);
             same_table(&table, &of_family.map(|(prefix, path)| (*prefix, path.clone())).collect());
         }
         let expected_feed: BTreeMap<AnyPrefix, FeedSet> = self
@@ -619,7 +621,7 @@ impl<'w> Run<'w> {
         let mut seen = 0;
         let moving = self.split.iter().map(|split| (split.logical, split.taker));
         for (logical, thread) in (0..LOGICAL_SHARDS).zip(self.map).chain(moving) {
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 let shard = &self.shards[usize::from(thread)].shard;
                 for prefix in shard.prefixes::<F>(logical) {
                     let view = shard.lookup(prefix).expect("a prefix of the shard has a route");
@@ -639,11 +641,11 @@ impl<'w> Run<'w> {
         }
         for index in 0..self.history.peers.len() {
             let id = PeerId(index as u32);
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 let counts = self.shards.iter().map(|stage| stage.shard.peer_counts::<F>(id));
                 let (paths, bests) = counts.fold((0, 0), |sum, c| (sum.0 + c.paths, sum.1 + c.best));
                 let stale: u32 = self.shards.iter().map(|stage| stage.shard.stale_count::<F>(id)).sum();
-                let of_family = |prefix: &AnyPrefix| prefix.afi() == F::AFI;
+                let of_family = |prefix: &AnyPrefix| AfiSafi::unicast(prefix.afi()) == F::ID;
                 let expected = self.oracle.paths().iter().filter(|(prefix, _)| of_family(prefix));
                 let expected = expected.flat_map(|(_, paths)| paths).filter(|path| path.peer == index).count();
                 assert_eq!((paths + stale) as usize, expected, "paths of a peer");
@@ -658,7 +660,7 @@ impl<'w> Run<'w> {
         }
     }
 
-    fn compare_view<F: Family>(&self, view: &RouteView<F>) {
+    fn compare_view<F: BgpFamily>(&self, view: &RouteView<F>) {
         let prefix = view.prefix.any();
         let found = self.shard_of(prefix).shard.lookup(view.prefix).expect("what a page shows is there");
         assert_eq!(found.paths.len(), view.paths.len());
@@ -708,8 +710,8 @@ impl<'w> Run<'w> {
             if self.oracle.is_up(peer) {
                 self.happen(&Event::Down(peer));
             }
-            for afi in [Afi::Ipv4, Afi::Ipv6] {
-                self.happen(&Event::Sweep(peer, afi));
+            for family in [AfiSafi::Ipv4Unicast, AfiSafi::Ipv6Unicast] {
+                self.happen(&Event::Sweep(peer, family));
             }
         }
         self.settle();
@@ -720,7 +722,7 @@ impl<'w> Run<'w> {
             assert!(stage.mirror.is_empty() && stage.feed.is_empty() && stage.next_hops.is_empty());
             let counts = stage.shard.counts();
             let none = FamilyCounts::default();
-            assert_eq!((counts.ipv4, counts.ipv6), (none, none), "left in a shard after all sessions ended");
+            assert_eq!(counts.families, ByFamily::new(|_| none), "left in a shard after all sessions ended");
             assert_eq!((counts.attribute_sets, counts.next_hops), (0, 0));
             stage.followers.clear();
         }

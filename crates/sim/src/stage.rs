@@ -11,10 +11,13 @@ use ribtide_bgp::message::{
 };
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{
-    Cut, Effects, HashSeed, Moved, PageViews, Shard, ShardOut, Split, ToEgress, withdrawals,
+    Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, Split, ToEgress, withdrawals,
 };
 use ribtide_bgp::watch::WatchNews;
-use ribtide_prefix::{Afi, AnyPrefix, Family, LogicalShard, Rng, V4, V6, for_each_family, logical_shard};
+use ribtide_prefix::{
+    AfiSafi, AnyPrefix, BgpFamily, Family, LogicalShard, Rng, for_each_bgp_family, for_each_family,
+    logical_shard,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -136,7 +139,7 @@ pub(crate) fn has_moved(split: &Split, prefix: AnyPrefix) -> bool {
 
 /// A requester of a dump.
 pub(crate) struct Follower {
-    pub(crate) afi: Afi,
+    pub(crate) family: AfiSafi,
     pub(crate) table: Table,
     pub(crate) complete: bool,
 }
@@ -316,16 +319,16 @@ impl Stage {
     /// Sends the station a page. Returns the hash to continue from.
     pub(crate) fn page(
         &mut self,
-        (afi, logical, from): (Afi, LogicalShard, u32),
+        (family, logical, from): (AfiSafi, LogicalShard, u32),
         budget: usize,
         egress: &mut Egress,
     ) -> Option<u32> {
         self.deliver(egress);
         let views = PageViews { accepted: true, best: true, ranked: true };
-        let page = match afi {
-            Afi::Ipv4 => self.shard.monitor_page::<V4>(logical, from, budget, views),
-            Afi::Ipv6 => self.shard.monitor_page::<V6>(logical, from, budget, views),
-        };
+        let mut page = MonitorPage::default();
+        for_each_bgp_family!(F => if F::ID == family {
+            page = self.shard.monitor_page::<F>(logical, from, budget, views);
+        });
         egress.station.page(&page);
         let next = page.next;
         egress.mirror(Arc::new(page.best), Arc::new(page.ranked));
@@ -341,18 +344,18 @@ impl Stage {
         for effect in effects {
             match effect {
                 ToEgress::All(batch) => {
-                    for_each_family!(F => self.changes::<F>(&batch));
+                    for_each_bgp_family!(F => self.changes::<F>(&batch));
                     egress.station.best(&batch);
                     egress.changes(Arc::new(batch));
                 }
                 ToEgress::Ranked(batch) => {
-                    for_each_family!(F => self.ranked_changes::<F>(&batch));
+                    for_each_bgp_family!(F => self.ranked_changes::<F>(&batch));
                     egress.ranked(&Arc::new(batch));
                 }
                 ToEgress::One(FOLLOWER, part) => self.dumped(part),
                 ToEgress::One(worker, part) => {
                     if let EgressIn::RankedDump { batch, .. } = &part {
-                        for_each_family!(F => self.ranked_dump::<F>(batch));
+                        for_each_bgp_family!(F => self.ranked_dump::<F>(batch));
                     }
                     egress.dumped(worker, part);
                 }
@@ -383,7 +386,7 @@ impl Stage {
         }
     }
 
-    fn changes<F: Family>(&mut self, batch: &BestBatch) {
+    fn changes<F: BgpFamily>(&mut self, batch: &BestBatch) {
         let at = |index: u32| {
             let row = |path: &BestPath| (path.attrs.clone(), path.source);
             (index != NONE).then(|| row(&batch.paths[index as usize]))
@@ -398,13 +401,13 @@ impl Stage {
             let may_advertise = new.is_none() || appears || self.confirmed.is_forwarded(&prefix);
             assert!(may_advertise, "{prefix} is advertised before it is forwarded");
             put(&mut self.mirror, prefix, new.clone());
-            for follower in self.followers.values_mut().filter(|follower| follower.afi == F::AFI) {
+            for follower in self.followers.values_mut().filter(|follower| follower.family == F::ID) {
                 put(&mut follower.table, prefix, new.clone());
             }
         }
     }
 
-    fn ranked_changes<F: Family>(&mut self, batch: &RankedBatch) {
+    fn ranked_changes<F: BgpFamily>(&mut self, batch: &RankedBatch) {
         for change in batch.changes.get::<F>() {
             let prefix = change.prefix.any();
             let (old, new) = batch.of(change);
@@ -435,7 +438,7 @@ impl Stage {
         }
     }
 
-    fn ranked_dump<F: Family>(&mut self, batch: &RankedBatch) {
+    fn ranked_dump<F: BgpFamily>(&mut self, batch: &RankedBatch) {
         for change in batch.changes.get::<F>() {
             let (old, new) = batch.of(change);
             let new = rows(batch, new);
@@ -450,8 +453,8 @@ impl Stage {
         let follower = self.followers.get_mut(&token).expect("a dump was requested");
         assert!(!follower.complete, "a dump goes on after its end");
         follower.complete = last;
-        for_each_family!(F => for change in batch.changes.get::<F>() {
-            assert_eq!((change.old, F::AFI), (NONE, follower.afi));
+        for_each_bgp_family!(F => for change in batch.changes.get::<F>() {
+            assert_eq!((change.old, F::ID), (NONE, follower.family));
             let path = &batch.paths[change.new as usize];
             let row = (path.attrs.clone(), path.source);
             assert_eq!(self.mirror.get(&change.prefix.any()), Some(&row), "a dump changes nothing");

@@ -7,7 +7,8 @@ use ribtide_bgp::message::{BestBatch, NONE, UpdateBatch};
 use ribtide_bgp::peer::{PeerId, PeerInfo};
 use ribtide_bgp::shard::MonitorPage;
 use ribtide_prefix::{
-    Afi, AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, PerFamily, for_each_family,
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, LOGICAL_SHARDS, LogicalShard, PerBgpFamily,
+    for_each_bgp_family,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +23,7 @@ pub(crate) struct Station {
     pub(crate) accepted: Accepted,
     pub(crate) best: Table,
     /// Pages that it has not requested yet.
-    pub(crate) steps: VecDeque<(Afi, LogicalShard, u32)>,
+    pub(crate) steps: VecDeque<(AfiSafi, LogicalShard, u32)>,
 }
 
 impl Station {
@@ -31,8 +32,8 @@ impl Station {
         self.accepted.clear();
         self.best.clear();
         self.steps.clear();
-        for afi in [Afi::Ipv4, Afi::Ipv6] {
-            self.steps.extend((0..LOGICAL_SHARDS).map(|logical| (afi, logical, 0)));
+        for family in [AfiSafi::Ipv4Unicast, AfiSafi::Ipv6Unicast] {
+            self.steps.extend((0..LOGICAL_SHARDS).map(|logical| (family, logical, 0)));
         }
     }
 
@@ -56,7 +57,7 @@ impl Station {
 
     /// Best paths changed.
     pub(crate) fn best(&mut self, batch: &BestBatch) {
-        for_each_family!(F => for change in batch.changes.get::<F>() {
+        for_each_bgp_family!(F => for change in batch.changes.get::<F>() {
             let prefix = change.prefix.any();
             match change.new {
                 NONE => drop(self.best.remove(&prefix)),
@@ -78,15 +79,15 @@ impl Station {
 /// Prefixes that earlier operations of a batch took.
 struct Taken;
 
-impl PerFamily for Taken {
-    type Of<F: Family> = usize;
+impl PerBgpFamily for Taken {
+    type Of<F: BgpFamily> = usize;
 }
 
 /// Does what a batch says.
 pub(crate) fn apply(table: &mut Accepted, batch: &UpdateBatch) {
-    let mut taken = Families::<Taken>::default();
+    let mut taken = BgpFamilies::<Taken>::default();
     for op in &batch.ops {
-        for_each_family!(F => if F::AFI == op.afi {
+        for_each_bgp_family!(F => if F::ID == op.family {
             let taken = taken.get_mut::<F>();
             for prefix in &batch.prefixes.get::<F>()[*taken..*taken + op.count as usize] {
                 let key = (batch.peer, prefix.any(), op.path_id);

@@ -71,6 +71,7 @@ pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, is_other_format, producer
 use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
 pub use routes::{ExpectedEntry, Finished, Table};
+use std::net::IpAddr;
 
 /// The limit of next-hop groups when the chip does not say how many it holds
 /// (`DEFAULT_NUMBER_OF_ECMP_GROUPS`, `orchagent/routeorch.cpp`).
@@ -251,6 +252,13 @@ impl Orch {
     /// Takes in a change of INTF_TABLE.
     pub fn interface(&mut self, change: Change<IntfRow>) {
         self.objects.interfaces.add(change);
+    }
+
+    /// The addresses of the neighbours that are known on an interface.
+    pub fn neighbors_on(&self, interface: &Name) -> Vec<IpAddr> {
+        let neighbors = &self.objects.neighbors;
+        let known = self.objects.interfaces.find(interface).map(|id| neighbors.on_interface(id));
+        known.into_iter().flatten().map(|id| neighbors.address(id).1).collect()
     }
 
     /// Takes in a change of NEIGH_TABLE.

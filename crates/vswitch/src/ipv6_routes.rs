@@ -5,7 +5,7 @@
 
 use crate::dir24::Target;
 use crate::walk::Walk;
-use ribtide_prefix::{Family, HashBuilder, Prefix, PrefixTable, V6};
+use ribtide_prefix::{BgpFamily, HashBuilder, Prefix, PrefixTable, V6};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 

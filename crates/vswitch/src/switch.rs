@@ -314,11 +314,26 @@ impl VirtualSwitch {
                 }
             }
             ObjectType::Port => {
-                self.port_names.insert(oid, format!("port {:#x}", oid.index()).into());
+                let name = self.name_of_lanes(attrs);
+                self.port_names
+                    .insert(oid, name.unwrap_or_else(|| format!("port {:#x}", oid.index()).into()));
             }
             _ => {}
         }
         Ok(oid)
+    }
+
+    /// Gives a port that is created later its name, by its lanes.
+    pub fn expect_port(&mut self, port: PortSetup) {
+        self.setup.push(port);
+    }
+
+    fn name_of_lanes(&self, attrs: &Attrs) -> Option<Name> {
+        let lanes = attrs.iter().find_map(|attr| match attr {
+            Attr::PortLanes(lanes) => Some(lanes),
+            _ => None,
+        })?;
+        self.setup.iter().find(|port| port.lanes[..] == lanes[..]).map(|port| port.name.clone())
     }
 
     /// The count and limit of the table of a next hop.

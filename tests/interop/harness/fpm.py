@@ -1,7 +1,10 @@
 """An FPM client, byte by byte: the messages of zebra."""
 
+import contextlib
 import ipaddress
+import socket
 import struct
+import threading
 
 PORT = 2620
 #: A server that stands still reads nothing meanwhile.
@@ -110,3 +113,64 @@ class Client:
 
     def close(self):
         self.socket.close()
+
+
+class Server:
+    """An FPM server that keeps what it is sent, and replies to nothing. It takes one connection after the other, and keeps its routes
+    over them, as SONiC's does."""
+
+    def __init__(self, host, port=PORT):
+        with host.inside():
+            self.listener = socket.socket()
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.listener.bind(("127.0.0.1", port))
+        self.listener.listen()
+        #: Prefix → id of its next-hop object, or None where the route has its next hops itself.
+        self.routes, self.connections, self.error = {}, 0, None
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.connections += 1
+                try:
+                    self.serve(connection)
+                except ConnectionError:
+                    pass
+                except Exception as e:  # noqa: BLE001: a test reads it
+                    self.error = e
+                    raise
+
+    def serve(self, connection):
+        buffer = b""
+        with connection:
+            while piece := connection.recv(1 << 20):
+                buffer += piece
+                while len(buffer) >= 4 and len(buffer) >= (size := struct.unpack("!H", buffer[2:4])[0]):
+                    self.frame(buffer[4:size])
+                    buffer = buffer[size:]
+
+    def frame(self, data):
+        while len(data) >= 16:
+            length, kind = struct.unpack_from("=IH", data)
+            if kind in (NEWROUTE, DELROUTE):
+                self.route(kind, data[16:length])
+            data = data[(length + 3) & ~3:]
+
+    def route(self, kind, body):
+        family, bits = body[:2]
+        attributes, at = {}, 12
+        while at + 4 <= len(body):
+            length, code = struct.unpack_from("=HH", body, at)
+            attributes[code] = body[at + 4:at + length]
+            at += (length + 3) & ~3
+        address = ipaddress.ip_address(attributes.get(1, bytes(4 if family == 2 else 16)))
+        prefix = f"{address}/{bits}"
+        if kind == NEWROUTE:
+            self.routes[prefix] = struct.unpack("=I", attributes[30])[0] if 30 in attributes else None
+        else:
+            del self.routes[prefix]
+
+    def close(self):
+        self.listener.close()

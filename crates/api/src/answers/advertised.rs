@@ -12,7 +12,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_bgpd::egress::WorkerPort;
 use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, ExplainStage, SentPath, StageState};
-use ribtide_prefix::{AnyPrefix, Family, ParsePrefixError, Prefix, V4, V6};
+use ribtide_prefix::{AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
 use ribtide_wire::bgp::attribute::{
     Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, code, number,
     router_ids,
@@ -36,13 +36,13 @@ struct Member<'a> {
     router: &'a RouterState,
     name: &'a str,
     id: PeerId,
-    worker: &'a WorkerPort,
+    worker: WorkerPort,
 }
 
 impl<'a> Member<'a> {
     fn new(router: &'a RouterState, name: &'a str) -> Result<Member<'a>, Refusal> {
         let bgp = bgp(router)?;
-        let (view, up) = session(bgp, name)?;
+        let (view, up) = session(&bgp, name)?;
         let worker = bgp.workers.get(up.worker).ok_or_else(|| ended(name))?;
         Ok(Member { router, name, id: view.id, worker })
     }
@@ -55,14 +55,14 @@ impl<'a> Member<'a> {
     }
 
     /// Its own default route, if it is sent one.
-    fn own_default<F: Family>(&self) -> Result<Option<AdvertisedPath>, Refusal> {
+    fn own_default<F: BgpFamily>(&self) -> Result<Option<AdvertisedPath>, Refusal> {
         let id = self.id;
         let form = self.worker.call(move |w| w.own_default::<F>(id))?;
         Ok(form.map(|form| AdvertisedPath { id: None, form }))
     }
 
     /// Its own default route, if it is sent one and BGP has none.
-    fn own_default_alone<F: Family>(&self) -> Result<Option<AdvertisedRoute>, Refusal> {
+    fn own_default_alone<F: BgpFamily>(&self) -> Result<Option<AdvertisedRoute>, Refusal> {
         let prefix = Prefix::<F>::default_route();
         let Some(own) = self.own_default::<F>()? else { return Ok(None) };
         let of_bgp =
@@ -76,7 +76,7 @@ impl<'a> Member<'a> {
     }
 
     /// What it is sent of these prefixes, as far as BGP has them.
-    fn exports<F: Family>(
+    fn exports<F: BgpFamily>(
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
     ) -> Result<Vec<Exported<F>>, Refusal> {
@@ -89,12 +89,12 @@ impl<'a> Member<'a> {
         Ok(exported)
     }
 
-    fn exports_of_bgp<F: Family>(
+    fn exports_of_bgp<F: BgpFamily>(
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
     ) -> Result<Vec<Exported<F>>, Refusal> {
         let (id, ended) = (self.id, || ended(self.name));
-        if self.worker.call(move |w| w.member_takes_ranked(id, F::AFI))?.ok_or_else(ended)? {
+        if self.worker.call(move |w| w.member_takes_ranked(id, F::ID))?.ok_or_else(ended)? {
             let views = routes::each(self.router, prefixes, |shard, prefix| {
                 Some((shard.advertised(prefix)?, shard.ranked_of(prefix)))
             })?;
@@ -124,7 +124,7 @@ impl<'a> Member<'a> {
     }
 
     /// The routes of these prefixes; only those that are sent, or `all`.
-    fn routes<F: Family>(
+    fn routes<F: BgpFamily>(
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
         all: bool,
@@ -148,7 +148,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    fn of_one<F: Family>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
+    fn of_one<F: BgpFamily>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match self.exports(std::iter::once(prefix))?.pop() {
             Some(exported) => self.explained(exported),
             None if prefix.len() == 0 => Ok(self.own_default_alone::<F>()?.into_iter().collect()),
@@ -157,7 +157,7 @@ impl<'a> Member<'a> {
     }
 
     /// The routes of a prefix, the first with reasons; one if nothing is sent.
-    fn explained<F: Family>(&self, exported: Exported<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
+    fn explained<F: BgpFamily>(&self, exported: Exported<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
         let mut routes = exported.routes();
         let prefix = exported.prefix.to_string();
         let reasons = self.reasons(exported)?;
@@ -169,8 +169,8 @@ impl<'a> Member<'a> {
     }
 
     /// Why the neighbour is sent a prefix as it is, or not at all.
-    fn reasons<F: Family>(&self, exported: Exported<F>) -> Result<Vec<String>, Refusal> {
-        let (id, prefix, view) = (self.id, exported.prefix.any(), exported.view);
+    fn reasons<F: BgpFamily>(&self, exported: Exported<F>) -> Result<Vec<String>, Refusal> {
+        let (id, prefix, view) = (self.id, exported.prefix, exported.view);
         let no_path = || vec!["not sent: it has no usable path".into()];
         if !view.suppressed_by.is_empty() && exported.sent.is_empty() {
             let by: Vec<String> = view.suppressed_by.iter().map(ToString::to_string).collect();
@@ -192,7 +192,7 @@ impl<'a> Member<'a> {
 const OWN_DEFAULT: &str = "its own default route (default-originate)";
 
 /// A prefix, and what a neighbour is sent of it.
-struct Exported<F: Family> {
+struct Exported<F: BgpFamily> {
     prefix: Prefix<F>,
     view: AdvertisedView,
     /// The paths among which the neighbour's update group selects, if it does.
@@ -200,7 +200,7 @@ struct Exported<F: Family> {
     sent: Vec<AdvertisedPath>,
 }
 
-impl<F: Family> Exported<F> {
+impl<F: BgpFamily> Exported<F> {
     /// The sent paths.
     fn routes(&self) -> Vec<AdvertisedRoute> {
         let route = |path: &AdvertisedPath| AdvertisedRoute {
@@ -272,7 +272,7 @@ pub(super) fn explain_to(
     let name = format!("to {to}");
     let bgp = bgp(router)?;
     let neighbor = to.to_string();
-    if let Err(Refusal::Missing(why)) = session(bgp, &neighbor) {
+    if let Err(Refusal::Missing(why)) = session(&bgp, &neighbor) {
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, &neighbor)?;

@@ -73,17 +73,19 @@ pub(crate) fn set_asic(router: &RouterState, change: SetAsic) -> Result<Changed<
 }
 
 /// The virtual ASIC of a name; default: the only one.
-fn asic<'a>(router: &'a RouterState, name: Option<&str>) -> Result<&'a InProcess, Refusal> {
-    let there = || router.asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    match (name, router.asics.len()) {
+fn asic(router: &RouterState, name: Option<&str>) -> Result<InProcess, Refusal> {
+    let dataplanes = router.dataplanes();
+    let asics = &dataplanes.asics;
+    let there = || asics.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    match (name, asics.len()) {
         (_, 0) => Err(Refusal::Missing(
             "this router has no virtual ASIC; fib.virtual-asic = true in its configuration makes one".into(),
         )),
-        (Some(name), _) => router
-            .asics
+        (Some(name), _) => asics
             .get(name)
+            .cloned()
             .ok_or_else(|| Refusal::Missing(format!("there is no ASIC {name}; there are: {}", there()))),
-        (None, 1) => Ok(&router.asics[there().as_str()]),
+        (None, 1) => Ok(asics[there().as_str()].clone()),
         (None, _) => Err(Refusal::Bad(format!("say which ASIC; there are: {}", there()))),
     }
 }

@@ -7,7 +7,7 @@ use ribtide_bgp::egress::{Counters, MemberView};
 use ribtide_bgp::fsm::Obstacle;
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
 use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
-use ribtide_bgp::shard::Shard;
+use ribtide_bgp::shard::{PeerCounts, Shard};
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::session::tcp_ao::KeyState;
 use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
@@ -18,20 +18,21 @@ use ribtide_model::{
     ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WaitingInterface,
     WriteQueue, ZonedAddress,
 };
-use ribtide_prefix::{Afi, V4, V6};
+use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, for_each_bgp_family};
 use ribtide_wire::bgp::message::MessageType;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Neighbours in one call to the session thread.
 const NEIGHBORS_BATCH_MAX: usize = 256;
 /// Members in one call to an update thread, which counts the advertised routes of each.
 const MEMBERS: usize = 16;
 
-pub(super) fn bgp(router: &RouterState) -> Result<&Bgp, Refusal> {
+pub(super) fn bgp(router: &RouterState) -> Result<Arc<Bgp>, Refusal> {
     let none =
         || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
-    router.bgp.as_ref().ok_or_else(none)
+    router.bgp.get().ok_or_else(none)
 }
 
 /// Totals, and the threads of BGP.
@@ -40,14 +41,14 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
     let routes = summary::bgp_routes(router)?;
     let (totals, waiting) = bgp.sessions.call(|s| (s.totals(), s.waiting_interfaces()))?;
     let mut update_groups = 0;
-    for worker in &bgp.workers {
+    for (_, worker) in bgp.workers.running() {
         update_groups += worker.call(|w| w.groups().len())?;
     }
     Ok(BgpSummary {
         router_id: router.config().router_id,
         asn: router.config().asn,
         uptime_seconds: router.clock.now() / 1000,
-        threading: threading(bgp),
+        threading: threading(&bgp),
         update_groups,
         neighbor_count: totals.neighbors,
         established: totals.established,
@@ -85,7 +86,7 @@ pub(super) fn threading(bgp: &Bgp) -> Threading {
     let OnSessionThread { shards, workers } = bgp.hosted;
     let own = |hosted: bool, count: usize| if hosted { 0 } else { count };
     let shard_threads = own(shards, bgp.owners.read().shards.len());
-    let update_threads = own(workers, bgp.workers.len());
+    let update_threads = own(workers, bgp.workers.count());
     let reader_threads = own(shards, bgp.readers.len());
     Threading {
         mode: mode(shard_threads, reader_threads, update_threads),
@@ -128,7 +129,7 @@ pub(crate) fn bgp_neighbors(
     if let Some(group) = &query.group {
         known_group(router, group)?;
     }
-    let worker = query.update_thread.map(|worker| known_worker(bgp, worker)).transpose()?;
+    let worker = query.update_thread.map(|worker| known_worker(&bgp, worker)).transpose()?;
     let group = query.group.clone();
     let selected = move |n: &NeighborView| {
         group.as_ref().is_none_or(|group| *group == n.group)
@@ -136,14 +137,14 @@ pub(crate) fn bgp_neighbors(
     };
     let views = bgp.sessions.call(move |s| s.page(after, limit, selected))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
-    Ok(NeighborPage { neighbors: neighbors(bgp, views)?, next })
+    Ok(NeighborPage { neighbors: neighbors(&bgp, views)?, next })
 }
 
 /// Everything about one neighbour.
 pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighbor, Refusal> {
     let bgp = bgp(router)?;
-    let view = neighbor_named(bgp, address)?;
-    neighbors(bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
+    let view = neighbor_named(&bgp, address)?;
+    neighbors(&bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// The neighbour of this address, or on this interface.
@@ -191,7 +192,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         }
     };
     let bgp = bgp(router)?;
-    let address = address.map(|name| neighbor_named(bgp, &name).map(|view| view.address)).transpose()?;
+    let address = address.map(|name| neighbor_named(&bgp, &name).map(|view| view.address)).transpose()?;
     let sessions = &bgp.sessions;
     let neighbors =
         sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
@@ -240,10 +241,10 @@ pub(super) fn known_group(router: &RouterState, name: &str) -> Result<(), Refusa
 
 /// Checks that there is an update thread of this number.
 pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
-    let count = bgp.workers.len();
-    if worker < count {
+    if bgp.workers.get(worker).is_some() {
         return Ok(worker);
     }
+    let count = bgp.workers.count();
     Err(Refusal::Missing(format!("there is no update thread {worker}; there are {count}, numbered from 0")))
 }
 
@@ -256,8 +257,8 @@ struct SessionState {
     read: MessageCounts,
     /// Routes before import policy, where they are kept.
     received: Option<PerFamilyCount>,
-    /// Prefixes against the limits, of IPv4 and IPv6.
-    limited: [Option<PrefixCount>; 2],
+    /// Prefixes against the limits.
+    limited: ByFamily<Option<PrefixCount>>,
     member: Option<MemberView>,
     stale: PerFamilyCount,
 }
@@ -272,17 +273,18 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
     let peers = ids.clone();
     let count = move |shard: &mut Shard| -> Vec<_> {
         let of = |id: PeerId| {
-            let stale = [shard.stale_count::<V4>(id), shard.stale_count::<V6>(id)];
-            (id, shard.peer_counts::<V4>(id), shard.peer_counts::<V6>(id), stale)
+            let mut counts = ByFamily::<(PeerCounts, u32)>::default();
+            for_each_bgp_family!(F => counts[F::ID] = (shard.peer_counts::<F>(id), shard.stale_count::<F>(id)));
+            (id, counts)
         };
         peers.iter().map(|id| of(*id)).collect()
     };
     let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
-    for (id, v4, v6, [stale_v4, stale_v6]) in counted.into_iter().flatten() {
+    for (id, counts) in counted.into_iter().flatten() {
         if let Some(known) = known.get_mut(&id) {
-            known.stale += PerFamilyCount { ipv4: stale_v4.into(), ipv6: stale_v6.into() };
-            known.accepted += PerFamilyCount { ipv4: v4.paths.into(), ipv6: v6.paths.into() };
-            known.active += PerFamilyCount { ipv4: v4.best.into(), ipv6: v6.best.into() };
+            known.stale += PerFamilyCount::new(|family| counts[family].1.into());
+            known.accepted += PerFamilyCount::new(|family| counts[family].0.paths.into());
+            known.active += PerFamilyCount::new(|family| counts[family].0.best.into());
         }
     }
     // The session thread may know an ended session longer than the others.
@@ -293,7 +295,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         }
         let read = reader.call(move |reader| {
             let of = |id: PeerId| {
-                let limited = [Afi::Ipv4, Afi::Ipv6].map(|afi| reader.prefix_count(id, afi));
+                let limited = ByFamily::new(|family| reader.prefix_count(id, family));
                 let received = reader.received_len(id);
                 Some((id, reader.counters(id)?, reader.message_counts(id)?, limited, received))
             };
@@ -302,11 +304,11 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         for (id, counters, messages, limited, received) in read {
             if let Some(known) = known.get_mut(&id) {
                 (known.ingest, known.read, known.limited) = (counters, messages, limited);
-                known.received = received.map(|[v4, v6]| PerFamilyCount { ipv4: v4 as u64, ipv6: v6 as u64 });
+                known.received = received.map(|lens| PerFamilyCount::new(|family| lens[family] as u64));
             }
         }
     }
-    for (index, worker) in bgp.workers.iter().enumerate() {
+    for (index, worker) in bgp.workers.running() {
         let ids: Vec<PeerId> = ups().filter(|(_, up)| up.worker == index).map(|(id, _)| id).collect();
         for ids in ids.chunks(MEMBERS) {
             let ids = ids.to_vec();
@@ -411,28 +413,26 @@ fn as_numbers(rules: &AsNumbers) -> Vec<String> {
 fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
     let mut all = Vec::new();
     let member = known.member.as_ref();
-    let advertised = [member.map(|m| m.advertised_ipv4), member.map(|m| m.advertised_ipv6)];
-    for (at, afi) in [Afi::Ipv4, Afi::Ipv6].into_iter().enumerate() {
-        let family = || afi.unicast_name().to_owned();
-        let received = view.max_prefixes.received.and_then(|max| Some((max.limits.of(afi)?, max.action)));
+    for family in AfiSafi::ALL {
+        let received = view.max_prefixes.received.and_then(|max| Some((max.limits[family]?, max.action)));
         if let Some((max, action)) = received {
             all.push(MaxPrefixes {
-                family: family(),
+                family: family.name().into(),
                 direction: "received".into(),
                 max,
-                count: known.limited[at].map(|limited| limited.count.into()),
+                count: known.limited[family].map(|limited| limited.count.into()),
                 action: action.to_string(),
-                exceeded: view.exceeded[at],
+                exceeded: view.exceeded[family],
             });
         }
-        if let Some(max) = view.max_prefixes.sent.of(afi) {
+        if let Some(max) = view.max_prefixes.sent[family] {
             all.push(MaxPrefixes {
-                family: family(),
+                family: family.name().into(),
                 direction: "sent".into(),
                 max,
-                count: advertised[at],
+                count: member.map(|member| member.advertised[family]),
                 action: LimitAction::Restart.to_string(),
-                exceeded: view.exceeded_out[at],
+                exceeded: view.exceeded_out[family],
             });
         }
     }
@@ -440,15 +440,15 @@ fn max_prefixes(view: &NeighborView, known: &SessionState) -> Vec<MaxPrefixes> {
 }
 
 fn family_names(families: FamilySet) -> Vec<String> {
-    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
-    families.map(|afi| afi.unicast_name().into()).collect()
+    families.iter().map(|family| family.name().into()).collect()
 }
 
 /// The families in which several paths of a prefix are sent, and which.
 pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
-    let of =
-        |afi: Afi| Some(SentPaths { family: afi.unicast_name().into(), paths: sent.of(afi)?.to_string() });
-    [Afi::Ipv4, Afi::Ipv6].into_iter().filter_map(of).collect()
+    let of = |family: AfiSafi| {
+        Some(SentPaths { family: family.name().into(), paths: sent.of(family)?.to_string() })
+    };
+    AfiSafi::ALL.into_iter().filter_map(of).collect()
 }
 
 fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
@@ -484,10 +484,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         received: known.received,
         accepted: known.accepted,
         active: known.active,
-        advertised: member.map_or_else(PerFamilyCount::default, |m| PerFamilyCount {
-            ipv4: m.advertised_ipv4,
-            ipv6: m.advertised_ipv6,
-        }),
+        advertised: PerFamilyCount::new(|family| member.map_or(0, |member| member.advertised[family])),
         joining: member.is_some_and(|m| m.joining),
         detached: member.is_some_and(|m| m.detached),
         waiting: member.map_or(0, |m| m.waiting as u64),

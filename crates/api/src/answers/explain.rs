@@ -9,7 +9,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
     SelectionResult, VrfId, VrfPrefix,
@@ -30,7 +30,7 @@ pub(crate) fn explain(
     text: &str,
     to: Option<IpAddr>,
 ) -> Result<Explain, Refusal> {
-    let query = target(text)?;
+    let (query, dataplanes) = (target(text)?, router.dataplanes());
     let of = match (&router.rib, vrf) {
         (Some(rib), vrf) => vrf_of(rib, vrf)?,
         (None, Some(_)) => return Err(fib::no_fib()),
@@ -79,7 +79,7 @@ pub(crate) fn explain(
         }
         let early = |stage: &ExplainStage| {
             stage.state == StageState::Passed
-                && router.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
+                && dataplanes.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
         };
         stages.extend(of_rib.into_iter().map(|mut stage| {
             if early(&stage) {
@@ -89,9 +89,9 @@ pub(crate) fn explain(
         }));
         selected = best.and_then(|(protocol, group)| Some((group?, protocol)));
     }
-    for (name, path) in &router.asics {
+    for (name, path) in &dataplanes.asics {
         let Some(prefix) = prefix else { break };
-        let name = (router.asics.len() > 1).then_some(name.as_str());
+        let name = (dataplanes.asics.len() > 1).then_some(name.as_str());
         stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
     let mut conclusion = conclude(router, text, source, &stages);
@@ -121,7 +121,7 @@ fn bgp_stage(
     route: Option<&Route>,
     prefix: Option<AnyPrefix>,
 ) -> Result<ExplainStage, Refusal> {
-    let Some(bgp) = &router.bgp else {
+    let Some(bgp) = router.bgp.get() else {
         return Ok(stage("bgp", StageState::Off, vec!["not configured".into()]));
     };
     let exact = route.and_then(|route| route.prefix.parse().ok()).or(prefix);
@@ -166,8 +166,8 @@ fn bgp_stage(
         return Ok(stage("bgp", StageState::Passed, messages));
     }
     match route.prefix.parse() {
-        Ok(AnyPrefix::V4(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
-        Ok(AnyPrefix::V6(prefix)) => exports(bgp, prefix, route.held, &mut messages)?,
+        Ok(AnyPrefix::V4(prefix)) => exports(&bgp, prefix, route.held, &mut messages)?,
+        Ok(AnyPrefix::V6(prefix)) => exports(&bgp, prefix, route.held, &mut messages)?,
         Err(_) => {}
     }
     let best = route.paths.iter().any(|p| p.best);
@@ -176,7 +176,7 @@ fn bgp_stage(
 
 /// Update groups that get the best path, or would without `held`, and the decisions of their export
 /// policies.
-fn exports<F: Family>(
+fn exports<F: BgpFamily>(
     bgp: &Bgp,
     prefix: Prefix<F>,
     held: Option<Held>,
@@ -191,9 +191,9 @@ fn exports<F: Family>(
     drop(owners);
     let Some((best, ranked)) = found else { return Ok(()) };
     let ranked = Arc::new(ranked);
-    for (number, worker) in bgp.workers.iter().enumerate() {
+    for (number, worker) in bgp.workers.running() {
         let (best, ranked) = (best.clone(), ranked.clone());
-        for export in worker.call(move |w| w.exports(prefix.any(), &best, &ranked))? {
+        for export in worker.call(move |w| w.exports(prefix, &best, &ranked))? {
             let sent = match (export.sent, held) {
                 (true, None) => "sent",
                 (true, Some(_)) => "to be sent when it is advertised",

@@ -7,7 +7,7 @@ use super::{Refusal, RouterState, zones};
 use ribtide_bgp::egress::GroupView;
 use ribtide_bgp::peer::{EgressSettings, NextHopRule, PeerId, PeerKind, RemovePrivateAs};
 use ribtide_model::{Group, GroupMember, Groups, SentPaths, ZonedAddress};
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The update groups with members of the configured group `name`, or the update group of that name,
@@ -18,15 +18,15 @@ pub(crate) fn bgp_groups(
     thread: Option<usize>,
 ) -> Result<Groups, Refusal> {
     let bgp = bgp(router)?;
-    let only = thread.map(|thread| known_worker(bgp, thread)).transpose()?;
+    let only = thread.map(|thread| known_worker(&bgp, thread)).transpose()?;
     let neighbors: BTreeMap<PeerId, (ZonedAddress, String)> =
-        every_neighbor(bgp)?.into_iter().map(|n| (n.id, (zones::address(&n), n.group))).collect();
+        every_neighbor(&bgp)?.into_iter().map(|n| (n.id, (zones::address(&n), n.group))).collect();
     let mut groups = Vec::new();
-    for (index, worker) in bgp.workers.iter().enumerate().filter(|(i, _)| only.is_none_or(|only| only == *i))
-    {
+    let workers = bgp.workers.running();
+    for (index, worker) in workers.into_iter().filter(|(i, _)| only.is_none_or(|only| only == *i)) {
         let views = worker.call(|w| w.groups())?;
         groups
-            .extend(views.into_iter().map(|view| group(index, update_thread(bgp, index), view, &neighbors)));
+            .extend(views.into_iter().map(|view| group(index, update_thread(&bgp, index), view, &neighbors)));
     }
     if let Some(name) = name {
         groups.retain(|g| g.id == name || g.configured.iter().any(|configured| configured == name));
@@ -109,8 +109,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         PeerKind::Client => format!("to route reflector clients of cluster {cluster_id}"),
         PeerKind::Local(_) => "to no peer".to_owned(),
     };
-    let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi));
-    let families: Vec<&str> = families.map(Afi::unicast_name).collect();
+    let families: Vec<&str> = families.iter().map(AfiSafi::name).collect();
     let own = |a: Option<String>| a.unwrap_or_else(|| "none".into());
     let to = match role {
         Some(role) => format!("{to}, our role {role}"),
@@ -189,7 +188,7 @@ mod tests {
                 remove_private_as: Some(RemovePrivateAs { all: true, replace: false, peer_asn: 65020 }),
                 cluster_id: [10, 0, 0, 9].into(),
                 router_id: [10, 0, 0, 1].into(),
-                families: FamilySet { ipv4: true, ipv6: true },
+                families: FamilySet::UNICAST,
                 four_octet_as: true,
                 max_message: 65535,
                 prefix_sid: false,
@@ -198,7 +197,10 @@ mod tests {
                 next_hop: NextHopRule::Own { v4: Some([192, 0, 2, 1].into()), v6: None },
                 link_local: None,
                 extended_next_hop: false,
-                add_path: peer::SentPaths { ipv4: Some(peer::PathSelection::All), ipv6: None },
+                add_path: peer::SentPaths(ribtide_prefix::ByFamily::only(
+                    AfiSafi::Ipv4Unicast,
+                    Some(peer::PathSelection::All),
+                )),
                 client: Some(PeerId(7)),
                 export: Policy::accept().into(),
             },

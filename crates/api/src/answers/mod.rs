@@ -122,7 +122,8 @@ fn each_shard<R: Send + 'static>(
 /// `/v1/fpm`.
 pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
     let rings = router.rings.read();
-    let clients = router.fpm.iter().map(|client| {
+    let dataplanes = router.dataplanes();
+    let clients = dataplanes.fpm.iter().map(|client| {
         let ring = rings.iter().find(|ring| ring.name == format!("RIB to {}", client.name));
         let FpmReading {
             connected,

@@ -15,7 +15,7 @@ const PAGE: usize = 256 * 1024;
 pub(crate) fn bmp(router: &RouterState) -> Result<Bmp, Refusal> {
     let none =
         || Refusal::Missing("this router has no BMP; a [bmp] table in its configuration makes it".into());
-    let bmp = router.bmp.as_ref().ok_or_else(none)?;
+    let bmp = router.bmp.get().ok_or_else(none)?;
     let stations = bmp.handle.call(|engine| engine.view())?;
     Ok(Bmp { stations: stations.iter().map(station).collect() })
 }
@@ -59,7 +59,7 @@ pub(crate) fn mrt(router: &RouterState) -> Result<Mrt, Refusal> {
             "this router writes no MRT files; an [mrt] table in its configuration makes it".into(),
         )
     };
-    let mrt = router.mrt.as_ref().ok_or_else(none)?;
+    let mrt = router.mrt.get().ok_or_else(none)?;
     let view = mrt.handle.call(|engine| engine.view())?;
     Ok(Mrt { series: view.series.iter().map(series).collect() })
 }
@@ -85,7 +85,7 @@ fn series(view: &SeriesView) -> MrtSeries {
 
 /// MRT files that cannot be written. A thread that does not reply waits for the disk, and its queue shows that.
 pub(super) fn faults(router: &RouterState) -> Vec<HealthFault> {
-    let Some(view) = router.mrt.as_ref().and_then(|mrt| mrt.handle.call(|engine| engine.view()).ok()) else {
+    let Some(view) = router.mrt.get().and_then(|mrt| mrt.handle.call(|engine| engine.view()).ok()) else {
         return Vec::new();
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -104,7 +104,7 @@ pub(crate) fn mrt_table(router: &ApiState, cursor: Option<&str>) -> Result<MrtPa
         Some(cursor) => router.mrt_reads.take(cursor)?,
         None => {
             let none = || Refusal::Missing("this router has no BGP, and so no table to dump".into());
-            let bgp = router.bgp.as_ref().ok_or_else(none)?;
+            let bgp = router.bgp.get().ok_or_else(none)?;
             let config = router.config();
             let collector = Collector { asn: config.asn, router_id: config.router_id };
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

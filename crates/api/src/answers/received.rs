@@ -3,9 +3,9 @@
 use super::bgp::bgp;
 use super::zones::Zones;
 use super::{Refusal, RouterState};
-use ribtide_bgp::ingest::ReceivedView;
+use ribtide_bgp::ingest::{KeptPlace, ReceivedView};
 use ribtide_model::{ReceivedPage, ReceivedRoute};
-use ribtide_prefix::{AnyPrefix, ParsePrefixError};
+use ribtide_prefix::{AfiSafi, AnyPrefix, ParsePrefixError};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
 
@@ -32,7 +32,7 @@ pub(crate) fn received(
     let after = cursor.map(position).transpose()?;
     let prefix = prefix.map(str::parse).transpose();
     let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-    let (view, up) = super::advertised::session(bgp, address)?;
+    let (view, up) = super::advertised::session(&bgp, address)?;
     let id = view.id;
     let reader = bgp.readers.get(up.reader);
     let page = reader.map(|reader| {
@@ -49,7 +49,7 @@ pub(crate) fn received(
     let next = page.last().filter(|_| prefix.is_none() && page.len() == limit).map(cursor_of);
     let shown = page.iter().filter(|view| which == Which::All || !view.accepted);
     let zones = Zones::new(router)?;
-    let routes = shown.map(|view| route(view, &zones, router.rpki().is_some())).collect();
+    let routes = shown.map(|view| route(view, &zones, router.rpki.get().is_some())).collect();
     Ok(ReceivedPage { routes, next })
 }
 
@@ -61,13 +61,13 @@ fn cursor_of(last: &ReceivedView) -> String {
     }
 }
 
-fn position(cursor: &str) -> Result<(AnyPrefix, u32), Refusal> {
+fn position(cursor: &str) -> Result<KeptPlace, Refusal> {
     let bad =
         |e: String| Refusal::Bad(format!("the cursor is not that of a last page: {e}; begin without one"));
     let (prefix, id) = cursor.split_once('@').unwrap_or((cursor, "0"));
-    let prefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
+    let prefix: AnyPrefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
     let id = id.parse().map_err(|_| bad(format!("\"{id}\" is no path identifier")))?;
-    Ok((prefix, id))
+    Ok((AfiSafi::unicast(prefix.afi()), prefix, id))
 }
 
 fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
@@ -86,13 +86,14 @@ fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
 /// For each neighbour whose import policy rejects a kept route of exactly this prefix, a sentence with the statement that
 /// decided.
 pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<String>, Refusal> {
-    let Some(bgp) = &router.bgp else { return Ok(Vec::new()) };
+    let Some(bgp) = router.bgp.get() else { return Ok(Vec::new()) };
     let zones = Zones::new(router)?;
     let mut sentences = Vec::new();
     for reader in &bgp.readers {
         let found = reader.call(move |reader| reader.received_of(prefix))?;
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
-            let state = if router.rpki().is_some() { format!(" ({})", view.validity) } else { String::new() };
+            let state =
+                if router.rpki.get().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
             let address = zones.named(*address);
             let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));
@@ -109,8 +110,8 @@ mod tests {
     #[test]
     fn a_cursor_names_a_prefix_and_a_path_where_there_are_several() {
         let prefix: AnyPrefix = "10.0.0.0/8".parse().unwrap();
-        assert_eq!(position("10.0.0.0/8").unwrap(), (prefix, 0));
-        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (prefix, u32::MAX));
+        assert_eq!(position("10.0.0.0/8").unwrap(), (AfiSafi::Ipv4Unicast, prefix, 0));
+        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (AfiSafi::Ipv4Unicast, prefix, u32::MAX));
         for wrong in ["10.0.0.0/8@", "10.0.0.0/8@x", "@3", "10.0.0.0/8@4294967296", ""] {
             assert!(matches!(position(wrong), Err(Refusal::Bad(why)) if why.contains("cursor")), "{wrong}");
         }

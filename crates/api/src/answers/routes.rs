@@ -6,7 +6,7 @@ use crate::request::RouteQuery;
 use ribtide_bgp::peer::PeerKind;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
-use ribtide_prefix::{AnyPrefix, Family, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
+use ribtide_prefix::{AnyPrefix, BgpFamily, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -38,8 +38,9 @@ pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option
     }
 }
 
-fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
+fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(None) };
+    let owners = owners.read();
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let found = shard.call(move |s| s.lookup(prefix))?;
     let validation = Validation::new(router)?;
@@ -50,6 +51,7 @@ fn exact<F: Family>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Ro
 fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
     let mut best: Option<AnyPrefix> = None;
     let Some(owners) = router.owners() else { return Ok(None) };
+    let owners = owners.read();
     for shard in &owners.shards {
         let found = shard.call(move |s: &mut Shard| match address {
             IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
@@ -89,10 +91,11 @@ impl Read {
 
 /// All prefixes of a family, of one shard or all. Each call covers one logical shard, which bounds
 /// its time.
-fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
+fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
+        let owners = owners.read();
         for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
             all.extend(shard.call(move |s| s.prefixes::<F>(logical))?);
         }
@@ -102,7 +105,7 @@ fn sorted<F: Family>(router: &RouterState, only: Option<usize>) -> Result<VecDeq
 }
 
 fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let shards = router.owners().map_or(0, |owners| owners.shards.len());
+    let shards = router.owners().map_or(0, |owners| owners.read().shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(
             "there is no shard {shard}; there are {shards}, numbered from 0"
@@ -120,7 +123,7 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
 }
 
 /// The routes of these prefixes.
-fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
+fn take<F: BgpFamily>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
     let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
     // Formats on this thread, not on those of the shards.
     let validation = Validation::new(router)?;
@@ -130,12 +133,13 @@ fn take<F: Family>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec
 
 /// What shards reply about each of these prefixes, with one call to each shard: its number, the prefix and the reply. In the
 /// order of the prefixes, without those of which the shard has nothing to say.
-pub(super) fn each<F: Family, R: Send + 'static>(
+pub(super) fn each<F: BgpFamily, R: Send + 'static>(
     router: &RouterState,
     prefixes: impl Iterator<Item = Prefix<F>>,
     query: fn(&Shard, Prefix<F>) -> Option<R>,
 ) -> Result<Vec<(usize, Prefix<F>, R)>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(Vec::new()) };
+    let owners = owners.read();
     let mut requested: Vec<Vec<(usize, Prefix<F>)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in prefixes.enumerate() {
         if let Some(requested) = owners.of(prefix).and_then(|(index, _)| requested.get_mut(index)) {
@@ -171,7 +175,7 @@ impl Validation {
     }
 }
 
-fn route<F: Family>(
+fn route<F: BgpFamily>(
     shard: usize,
     view: &RouteView<F>,
     zones: &Zones,
@@ -193,7 +197,7 @@ fn route<F: Family>(
     }
 }
 
-fn path<F: Family>(
+fn path<F: BgpFamily>(
     prefix: Prefix<F>,
     view: &PathView,
     zones: &Zones,
@@ -219,7 +223,7 @@ fn path<F: Family>(
         next_hop: zones.named(attrs.next_hop().addr()),
         as_path: AsPath::new(value(code::AS_PATH)).to_string(),
         validation: validation.map(|Validation { vrps, local_asn }| {
-            super::rpki::state(vrps, prefix, AsPath::new(value(code::AS_PATH)), *local_asn)
+            super::rpki::state(vrps, prefix.ip(), AsPath::new(value(code::AS_PATH)), *local_asn)
         }),
         origin: match attrs.origin() {
             Origin::Igp => "igp",

@@ -16,12 +16,12 @@ fn view(router: &RouterState) -> Result<View, Refusal> {
         let message = "this router validates no routes; an [rpki] table in its configuration makes it";
         Refusal::Missing(message.into())
     };
-    Ok(router.rpki().ok_or_else(none)?.call(|engine| engine.view())?)
+    Ok(router.rpki.get().ok_or_else(none)?.call(|engine| engine.view())?)
 }
 
 /// The table that routes are validated against, with origin validation.
 pub(super) fn vrps(router: &RouterState) -> Result<Option<Arc<Vrps>>, Refusal> {
-    match router.rpki() {
+    match router.rpki.get() {
         Some(rpki) => Ok(Some(rpki.call(|engine| engine.vrps())?)),
         None => Ok(None),
     }

@@ -15,8 +15,8 @@ use ribtide_rib::{Rib, Total};
 
 /// All counts.
 pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusal> {
-    let shards = match &router.bgp {
-        Some(bgp) => shards(bgp, &bgp.owners.read())?,
+    let shards = match router.bgp.get() {
+        Some(bgp) => shards(&bgp, &bgp.owners.read())?,
         None => Vec::new(),
     };
     let (main, vrfs) = (main(router)?, vrfs(router)?);
@@ -33,7 +33,7 @@ pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusa
 /// The BGP routes of all shards.
 pub(super) fn bgp_routes(router: &RouterState) -> Result<RouteCounts, Refusal> {
     let bgp = bgp(router)?;
-    Ok(total(&shards(bgp, &bgp.owners.read())?))
+    Ok(total(&shards(&bgp, &bgp.owners.read())?))
 }
 
 fn total(shards: &[ShardSummary]) -> RouteCounts {
@@ -51,10 +51,7 @@ fn shards(bgp: &Bgp, owners: &Owners) -> Result<Vec<ShardSummary>, Refusal> {
 }
 
 fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
-    let count = |of: fn(&FamilyCounts) -> usize| PerFamilyCount {
-        ipv4: of(&c.ipv4) as u64,
-        ipv6: of(&c.ipv6) as u64,
-    };
+    let count = |of: fn(&FamilyCounts) -> usize| PerFamilyCount::new(|family| of(&c.families[family]) as u64);
     ShardSummary {
         shard,
         thread,
@@ -132,7 +129,7 @@ pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
     let owners = bgp.owners.read();
     let owned: Vec<Vec<usize>> =
         (0..LOGICAL_SHARDS).map(|logical| owners.having(logical).map(|(index, _)| index).collect()).collect();
-    let shards = shards(bgp, &owners)?;
+    let shards = shards(&bgp, &owners)?;
     let loads = each_shard(&owners, |shard| {
         let v6 = shard.loads::<V6>();
         let both = shard.loads::<V4>().zip(v6).map(|((logical, v4), (_, v6))| (logical, v4, v6));
@@ -163,5 +160,5 @@ pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
             summary,
         }
     });
-    Ok(Sharding { mode: threading(bgp).mode, shards: shards.collect() })
+    Ok(Sharding { mode: threading(&bgp).mode, shards: shards.collect() })
 }

@@ -15,7 +15,7 @@ impl Zones {
     /// Those of the router. Without neighbours by interface no session thread is called.
     pub(super) fn new(router: &RouterState) -> Result<Zones, Refusal> {
         let by_interface = router.config().bgp.as_ref().is_some_and(|bgp| !bgp.interfaces.is_empty());
-        match router.bgp.as_ref().filter(|_| by_interface) {
+        match router.bgp.get().filter(|_| by_interface) {
             Some(bgp) => Ok(Zones(bgp.sessions.call(|sessions| sessions.zone_names())?)),
             None => Ok(Zones::default()),
         }

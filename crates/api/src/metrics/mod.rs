@@ -105,7 +105,7 @@ fn thread_usage(m: &mut Families, t: &Thread) {
 }
 
 fn asics(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    for (name, asic) in &router.asics {
+    for (name, asic) in &router.dataplanes().asics {
         for (table, count) in asic.reconciled() {
             let of = || two(("asic", name), ("table", table.trim_start_matches("chip ")));
             m.add(ASIC_RECONCILE_COMPARED, of(), count.compared);
@@ -340,7 +340,8 @@ fn bfd(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
 }
 
 fn kernel(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let Some(kernel) = &router.kernel else { return Ok(()) };
+    let dataplanes = router.dataplanes();
+    let Some(kernel) = &dataplanes.kernel else { return Ok(()) };
     let counters = &kernel.repairs;
     for difference in Difference::ALL {
         m.add(KERNEL_REPAIRS, one("difference", difference.label()), counters.repaired(difference));

@@ -21,7 +21,9 @@ use ribtide_bgp::shard::{FedView, Shard, Standing};
 use ribtide_bgpd::shard::route_set;
 use ribtide_model::Difference;
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{AnyPrefix, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_family};
+use ribtide_prefix::{
+    AnyPrefix, FamilySet, LOGICAL_SHARDS, LogicalShard, Map, Prefix, Set, for_each_bgp_family,
+};
 use ribtide_rib::{
     Announced, GroupId, InstallStatus, NextHops, Outcome, ReceivedHop, RouteSet, Source, VrfId, VrfPrefix,
 };
@@ -64,7 +66,7 @@ pub(super) fn check(
     changed: &[VrfPrefix],
     part: usize,
 ) -> Result<Found, NoReply> {
-    let (Some(rib), Some(_)) = (&router.rib, &router.bgp) else { return Ok(Found::default()) };
+    let (Some(rib), Some(_)) = (&router.rib, router.bgp.get()) else { return Ok(Found::default()) };
     let all = part == usize::MAX;
     // BGP runs in the default VRF only.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);
@@ -99,10 +101,13 @@ pub(super) fn check(
 /// The number of prefixes of BGP, and of best paths.
 fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
     let (mut held, mut best) = (0, 0);
-    for shard in router.owners().iter().flat_map(|owners| &owners.shards) {
+    let Some(owners) = router.owners() else { return Ok((0, 0)) };
+    for shard in &owners.read().shards {
         let counts = shard.call(|shard| shard.counts())?;
-        held += (counts.ipv4.prefixes + counts.ipv6.prefixes) as u64;
-        best += (counts.ipv4.best + counts.ipv6.best) as u64;
+        for family in FamilySet::UNICAST.iter() {
+            held += counts.families[family].prefixes as u64;
+            best += counts.families[family].best as u64;
+        }
     }
     Ok((held, best))
 }
@@ -111,6 +116,7 @@ fn counts(router: &RouterState) -> Result<(u64, u64), NoReply> {
 /// shard was visited. A shard copies the prefixes of as many whole logical shards as needed.
 fn walk_on(router: &RouterState, state: &mut State, limit: usize) -> Result<Vec<AnyPrefix>, NoReply> {
     if let Some(owners) = router.owners() {
+        let owners = owners.read();
         for (index, shard) in owners.shards.iter().enumerate() {
             // A logical shard that moves is visited after the move.
             let is_moving = |logical| owners.split.as_ref().is_some_and(|split| split.logical == logical);
@@ -145,7 +151,7 @@ fn prefixes(shard: &Shard, logical: &[LogicalShard], room: usize) -> (u64, Vec<A
             break;
         }
         visited |= 1 << *logical;
-        for_each_family!(F => found.extend(shard.prefixes::<F>(*logical).into_iter().map(Prefix::any)));
+        for_each_bgp_family!(F => found.extend(shard.prefixes::<F>(*logical).into_iter().map(Prefix::any)));
     }
     (visited, found)
 }
@@ -211,6 +217,7 @@ fn differing(
 fn views(router: &RouterState, page: &[AnyPrefix]) -> Result<Vec<Option<FedView>>, NoReply> {
     let mut views = vec![None; page.len()];
     let Some(owners) = router.owners() else { return Ok(views) };
+    let owners = owners.read();
     let mut of_shard: Vec<Vec<(usize, AnyPrefix)>> = vec![Vec::new(); owners.shards.len()];
     for (place, prefix) in page.iter().enumerate() {
         let owner = match prefix {

@@ -37,7 +37,8 @@ pub(super) fn check(
     part: usize,
     all: bool,
 ) -> Result<Vec<Difference>, NoReply> {
-    let (Some(rib), Some(kernel)) = (&router.rib, &router.kernel) else { return Ok(Vec::new()) };
+    let dataplanes = router.dataplanes();
+    let (Some(rib), Some(kernel)) = (&router.rib, &dataplanes.kernel) else { return Ok(Vec::new()) };
     if !all && !state.differs && walk_on(rib, kernel, state, part)? {
         return Ok(Vec::new());
     }

@@ -23,7 +23,7 @@ use crate::options::interrupted;
 use dut::Dut;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use report::{RouterReport, RunReport, ScenarioReport};
-use ribtide_prefix::Afi;
+use ribtide_prefix::{Afi, AfiSafi};
 use run::{Failure, Setup};
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -146,7 +146,7 @@ fn measure(options: &Options) -> Result<(Report, bool), Error> {
     let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|family| options.family.contains(family));
     let scenarios = |family| workload::scenarios(&options.work, family, options.prefixes, options.receivers);
     for scenario in families.flat_map(scenarios) {
-        let family = scenario.family.unicast_name();
+        let family = AfiSafi::unicast(scenario.family).name();
         let name = format!("{} ({family})", scenario.name);
         progress.show(&format!("{name}: making the messages"));
         let prepared = Prepared::new(scenario, options.seed, options.loopback);

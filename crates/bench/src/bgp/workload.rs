@@ -3,7 +3,7 @@
 use super::model::{Model, Script, View};
 use super::topology::Topology;
 use crate::options::name_of;
-use ribtide_prefix::{Afi, Family, V4, V6};
+use ribtide_prefix::{Afi, AfiSafi, Family, V4, V6};
 use std::fmt;
 use std::ops::Range;
 
@@ -129,7 +129,7 @@ impl fmt::Display for Scenario {
             f,
             "{} x {prefixes} prefixes of {}, {}, {kind}",
             many(*senders, "sender"),
-            family.unicast_name(),
+            AfiSafi::unicast(*family),
             many(*receivers, "receiver")
         )
     }

@@ -8,7 +8,7 @@ use crate::harness::{Place, Program, machine, place};
 use crate::pool::AddressPool;
 use crate::session::{Session, Speaker, connect};
 use crate::table::{Feed, FeedOptions, Path, Table};
-use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, V4};
+use ribtide_prefix::{AfiSafi, AnyPrefix, Families, Prefix, V4};
 use ribtide_wire::bgp::{NextHop, build};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -396,7 +396,7 @@ fn updates(table: &Table, phase: Phase, max_len: usize) -> Result<Vec<u8>, Error
         packer.announce(prefixes, &mut out).map_err(|e| Error::Options(e.to_string()))?;
     }
     if phase == Phase::Add {
-        build::end_of_rib(V4::AFI, &mut out);
+        build::end_of_rib(AfiSafi::Ipv4Unicast, &mut out);
     }
     Ok(out)
 }

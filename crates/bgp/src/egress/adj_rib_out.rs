@@ -10,7 +10,7 @@ use super::ranked::Selector;
 use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix};
+use ribtide_prefix::{AfiSafi, BgpFamily, Prefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::build::UpdatePacker;
 
@@ -51,7 +51,7 @@ const TOO_LONG: &str = "not sent: its attributes do not fit a message of the ses
 
 impl Worker {
     /// The default route that a member is sent in place of any of BGP (`default-originate`), while there is one.
-    pub fn own_default<F: Family>(&self, peer: PeerId) -> Option<Advertised> {
+    pub fn own_default<F: BgpFamily>(&self, peer: PeerId) -> Option<Advertised> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let path = conditional::default_path::<F>(settings, &self.peers)?;
         form(settings, self.peers.get(&path.source)?, &path, Prefix::<F>::default_route())
@@ -60,7 +60,7 @@ impl Worker {
     /// What a member is sent of these prefixes and advertised paths, in their order; `None` inside: nothing. `None`
     /// without a session of the peer in this worker. It says nothing about pending changes, and leaves
     /// [`Worker::own_default`] out of account. O(prefixes).
-    pub fn adj_rib_out<F: Family>(
+    pub fn adj_rib_out<F: BgpFamily>(
         &mut self,
         peer: PeerId,
         page: &[(Prefix<F>, BestPath)],
@@ -71,7 +71,7 @@ impl Worker {
         let mut handles = Handles::new(best.len());
         let mut sent = Vec::with_capacity(page.len());
         {
-            let mut offers = Offers::new(settings, peers, F::AFI, &best, &mut handles);
+            let mut offers = Offers::new(settings, peers, F::ID, &best, &mut handles);
             for (at, (prefix, best)) in (0..).zip(page) {
                 let handle = offers.handle(at, *prefix, paths);
                 // A path is not sent to its source; the packer leaves that member out.
@@ -85,14 +85,14 @@ impl Worker {
 
     /// Whether the paths for a member depend on others than the best ones; then [`Worker::ranked_adj_rib_out`] has its
     /// Adj-RIB-Out. `None` without a session of the peer in this worker.
-    pub fn member_takes_ranked(&self, peer: PeerId, afi: Afi) -> Option<bool> {
-        Some(self.groups.get(self.member_of.get(&peer)?)?.settings.takes_ranked(afi))
+    pub fn member_takes_ranked(&self, peer: PeerId, family: AfiSafi) -> Option<bool> {
+        Some(self.groups.get(self.member_of.get(&peer)?)?.settings.takes_ranked(family))
     }
 
     /// What a member that takes ranked paths is sent of each changed prefix of `page` with its new paths, by
     /// identifier, in the order of the changes. `None` without a session of the peer in this worker. It says
     /// nothing about pending changes. O(paths).
-    pub fn ranked_adj_rib_out<F: Family>(
+    pub fn ranked_adj_rib_out<F: BgpFamily>(
         &mut self,
         peer: PeerId,
         page: &RankedBatch,
@@ -103,7 +103,7 @@ impl Worker {
         let mut handles = Handles::new(page.paths.len());
         let mut sent = Vec::with_capacity(page.changes.get::<F>().len());
         {
-            let mut offers = Offers::new(settings, peers, F::AFI, &page.paths, &mut handles);
+            let mut offers = Offers::new(settings, peers, F::ID, &page.paths, &mut handles);
             for change in page.changes.get::<F>() {
                 let (prefix, (_, ranked)) = (change.prefix, page.of(change));
                 let selected = selector.select(ranked, prefix, &mut offers);
@@ -123,21 +123,18 @@ impl Worker {
 
     /// The form in which `peer` gets `best`, the advertised path of a prefix, with reasons as sentences; `None` when
     /// it does not get it.
-    pub fn advertised(
+    pub fn advertised<F: BgpFamily>(
         &self,
         peer: PeerId,
-        prefix: AnyPrefix,
+        prefix: Prefix<F>,
         best: &BestPath,
     ) -> (Option<Advertised>, Vec<String>) {
         let mut messages = Vec::new();
-        let advertised = match prefix {
-            AnyPrefix::V4(prefix) => self.explain(peer, prefix, best, &mut messages),
-            AnyPrefix::V6(prefix) => self.explain(peer, prefix, best, &mut messages),
-        };
+        let advertised = self.explain(peer, prefix, best, &mut messages);
         (advertised, messages)
     }
 
-    fn explain<F: Family>(
+    fn explain<F: BgpFamily>(
         &self,
         peer: PeerId,
         prefix: Prefix<F>,
@@ -161,11 +158,16 @@ impl Worker {
 
     /// The export of `best`, the best path of a prefix, in each group, evaluated for the first
     /// member that is not its source; or of the ranked paths, where the group takes these.
-    pub fn exports(&self, prefix: AnyPrefix, best: &BestPath, ranked: &RankedBatch) -> Vec<Export> {
+    pub fn exports<F: BgpFamily>(
+        &self,
+        prefix: Prefix<F>,
+        best: &BestPath,
+        ranked: &RankedBatch,
+    ) -> Vec<Export> {
         self.groups
             .iter()
             .filter_map(|(id, group)| {
-                if group.settings.takes_ranked(prefix.afi()) {
+                if group.settings.takes_ranked(F::ID) {
                     return Some(self.export_ranked(*id, group, prefix, ranked));
                 }
                 let member = group.members.keys().find(|peer| **peer != best.source)?;
@@ -179,7 +181,7 @@ impl Worker {
 
 /// The form of a path for a group, with reasons as sentences: `None` if the group does not accept it, `None` inside if
 /// no message can have it.
-pub(super) fn evaluate<F: Family>(
+pub(super) fn evaluate<F: BgpFamily>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &BestPath,
@@ -196,14 +198,14 @@ pub(super) fn evaluate<F: Family>(
 
 /// A path as the members of a group get it. `None` if there is no next hop, or the attributes leave no room for a
 /// prefix in a message (RFC 8654 section 4).
-fn form<F: Family>(
+fn form<F: BgpFamily>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &Path,
     prefix: Prefix<F>,
 ) -> Option<Advertised> {
     let mut attributes = Vec::new();
-    let next_hop = export::form(settings, source, F::AFI, path, &mut attributes)?;
+    let next_hop = export::form(settings, source, F::ID, path, &mut attributes)?;
     let max = usize::from(settings.max_message);
     UpdatePacker::new(&attributes, next_hop, max).announce([prefix], &mut Vec::new()).ok()?;
     if !settings.four_octet_as {

@@ -86,7 +86,7 @@ mod tests {
 
     /// The path that a peer of AS 65020 gets from AS 3333.
     fn sent(change: impl FnOnce(&mut EgressSettings), segments: &[(SegmentKind, &[u32])]) -> String {
-        let (id, families) = (Ipv4Addr::LOCALHOST, FamilySet { ipv4: true, ipv6: false });
+        let (id, families) = (Ipv4Addr::LOCALHOST, FamilySet::IPV4_UNICAST);
         let mut settings =
             EgressSettings::new(PeerKind::External, 3333, id, families, Arc::new(Policy::accept()));
         change(&mut settings);

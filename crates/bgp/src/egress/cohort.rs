@@ -4,34 +4,39 @@ use super::Receiver;
 use super::paths::Paths;
 use super::pending::{Key, PendingQueue, Phase, for_each_key};
 use crate::peer::{EgressSettings, PeerId};
-use ribtide_prefix::{Families, Family, Prefix, for_each_family, per_family};
+use ribtide_prefix::{BgpFamilies, BgpFamily, Prefix, for_each_bgp_family, per_bgp_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use std::sync::Arc;
 
 pub(super) struct Cohort {
     /// In the order of peers; never empty in a group.
     members: Arc<[Receiver]>,
-    pub(super) queues: Families<PendingQueues>,
+    pub(super) queues: BgpFamilies<PendingQueues>,
     /// In place of those, of families in which the members get path identifiers.
-    pub(super) path_queues: Families<PathQueues>,
+    pub(super) path_queues: BgpFamilies<PathQueues>,
     /// Whether it lags in its group.
     pub(super) lagging: bool,
 }
 
-per_family!(pub(super) struct PendingQueues<F> = PendingQueue<Prefix<F>>);
-per_family!(pub(super) struct PathQueues<F> = PendingQueue<PathPrefix<F>>);
+per_bgp_family!(pub(super) struct PendingQueues<F> = PendingQueue<Prefix<F>>);
+per_bgp_family!(pub(super) struct PathQueues<F> = PendingQueue<PathPrefix<F>>);
 
 impl Cohort {
     /// Members with nothing pending.
     fn new(members: Arc<[Receiver]>) -> Cohort {
-        Cohort { members, queues: Families::default(), path_queues: Families::default(), lagging: false }
+        Cohort {
+            members,
+            queues: BgpFamilies::default(),
+            path_queues: BgpFamilies::default(),
+            lagging: false,
+        }
     }
 
     /// The cohort of a joining member that needs the tables of a group's families.
     pub(super) fn joining(member: Receiver, settings: &EgressSettings) -> Cohort {
         let mut cohort = Cohort::new(Arc::new([member]));
-        for_each_family!(F => match settings.add_path.of(F::AFI) {
-            _ if !settings.families.has(F::AFI) => {}
+        for_each_bgp_family!(F => match settings.add_path.of(F::ID) {
+            _ if !settings.families.has(F::ID) => {}
             Some(_) => *cohort.queue_mut::<PathPrefix<F>>() = PendingQueue::joining(),
             None => *cohort.queue_mut::<Prefix<F>>() = PendingQueue::joining(),
         });
@@ -42,8 +47,8 @@ impl Cohort {
     pub(super) fn moving(&self, peer: PeerId, settings: &EgressSettings) -> Option<Cohort> {
         let member = self.members.iter().find(|member| member.peer == peer)?;
         let mut cohort = Cohort::new(Arc::new([*member]));
-        for_each_family!(F => match settings.add_path.of(F::AFI) {
-            _ if !settings.families.has(F::AFI) => {}
+        for_each_bgp_family!(F => match settings.add_path.of(F::ID) {
+            _ if !settings.families.has(F::ID) => {}
             Some(_) => *cohort.queue_mut::<PathPrefix<F>>() = self.queue::<PathPrefix<F>>().moving(),
             None => *cohort.queue_mut::<Prefix<F>>() = self.queue::<Prefix<F>>().moving(),
         });
@@ -91,8 +96,8 @@ impl Cohort {
     /// Whether joining members may be added.
     pub(super) fn is_open(&self, settings: &EgressSettings) -> bool {
         let mut open = true;
-        for_each_family!(F => open &= match settings.add_path.of(F::AFI) {
-            _ if !settings.families.has(F::AFI) => true,
+        for_each_bgp_family!(F => open &= match settings.add_path.of(F::ID) {
+            _ if !settings.families.has(F::ID) => true,
             Some(_) => self.queue::<PathPrefix<F>>().is_open(),
             None => self.queue::<Prefix<F>>().is_open(),
         });
@@ -152,7 +157,7 @@ impl Cohort {
     }
 
     /// Prefixes of a family, or their paths, that were sent to a member.
-    pub(super) fn sent_to<F: Family>(&self, peer: PeerId) -> u64 {
+    pub(super) fn sent_to<F: BgpFamily>(&self, peer: PeerId) -> u64 {
         self.queue::<Prefix<F>>().sent().but(peer) + self.queue::<PathPrefix<F>>().sent().but(peer)
     }
 

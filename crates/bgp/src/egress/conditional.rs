@@ -15,7 +15,7 @@ use super::pending::{AdvertisedSource, Phase};
 use crate::message::{Change, DumpRequest, DumpScope, NONE};
 use crate::peer::EgressSettings;
 use crate::presence::Presence;
-use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family, per_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, for_each_bgp_family, per_bgp_family};
 use std::sync::Arc;
 
 /// The state of a conditional group.
@@ -31,21 +31,21 @@ struct Transition {
     /// The prefixes that may be concerned.
     scope: DumpScope,
     /// Prefixes that have gone over.
-    over: Families<Over>,
+    over: BgpFamilies<Over>,
     /// Requested dumps that are not complete; `None`: not requested yet.
-    dumps: Option<Vec<(u64, Afi)>>,
+    dumps: Option<Vec<(u64, AfiSafi)>>,
 }
 
-per_family!(struct Over<F> = Set<Prefix<F>>);
+per_bgp_family!(struct Over<F> = Set<Prefix<F>>);
 
 impl Transition {
     /// Notes that a prefix goes over. Returns whether it was advertised by the former settings.
-    fn goes_over<F: Family>(&mut self, prefix: Prefix<F>) -> bool {
+    fn goes_over<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> bool {
         self.scope.has(prefix) && self.over.get_mut::<F>().insert(prefix)
     }
 
     /// Whether a prefix is still advertised by the former settings.
-    fn is_former<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    fn is_former<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.scope.has(prefix) && !self.over.get::<F>().contains(&prefix)
     }
 }
@@ -66,18 +66,18 @@ impl<'a> View<'a> {
         View { offers, default, default_source }
     }
 
-    fn has_default<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    fn has_default<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.default != NONE && prefix.len() == 0
     }
 
-    fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
+    fn source<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
         match self.has_default(prefix) {
             true => self.default_source,
             false => self.offers.source(path, prefix),
         }
     }
 
-    fn handle<F: Family>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
+    fn handle<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
         match self.has_default(prefix) {
             true => self.default,
             false => self.offers.handle(path, prefix, paths),
@@ -87,7 +87,7 @@ impl<'a> View<'a> {
 
 /// The default route of a group by these resolved settings, with one more reference; [`NONE`] without
 /// one.
-pub(super) fn default_handle<F: Family>(
+pub(super) fn default_handle<F: BgpFamily>(
     settings: &EgressSettings,
     peers: &Peers,
     paths: &mut Paths,
@@ -96,11 +96,11 @@ pub(super) fn default_handle<F: Family>(
 }
 
 /// The default route of a group by these resolved settings.
-pub(super) fn default_path<F: Family>(settings: &EgressSettings, peers: &Peers) -> Option<Path> {
-    let originate = settings.default_originate.as_ref().filter(|_| settings.families.has(F::AFI))?;
-    let attrs = originate.of(F::AFI)?.clone();
+pub(super) fn default_path<F: BgpFamily>(settings: &EgressSettings, peers: &Peers) -> Option<Path> {
+    let originate = settings.default_originate.as_ref().filter(|_| settings.families.has(F::ID))?;
+    let attrs = originate.of(F::ID)?.clone();
     let source = peers.get(&originate.source)?;
-    export::next_hop(settings, source, F::AFI, attrs.next_hop(), None)?;
+    export::next_hop(settings, source, F::ID, attrs.next_hop(), None)?;
     Some(Path { attrs, source: source.id, next_hop: None, keeps_med: false })
 }
 
@@ -141,7 +141,7 @@ impl Group {
         conditional.transition = Some(Transition {
             scope: self.key.presence_scope(),
             former,
-            over: Families::default(),
+            over: BgpFamilies::default(),
             dumps: None,
         });
     }
@@ -159,11 +159,11 @@ impl Group {
             return Vec::new();
         };
         let mut requests = Vec::new();
-        for_each_family!(F => if families.has(F::AFI) {
+        for_each_bgp_family!(F => if families.has(F::ID) {
             *token += 1;
-            requests.push(DumpRequest { worker, token: *token, afi: F::AFI, scope: transition.scope.clone(), ranked: false });
+            requests.push(DumpRequest { worker, token: *token, family: F::ID, scope: transition.scope.clone(), ranked: false });
         });
-        transition.dumps = Some(requests.iter().map(|request| (request.token, request.afi)).collect());
+        transition.dumps = Some(requests.iter().map(|request| (request.token, request.family)).collect());
         requests
     }
 
@@ -175,7 +175,7 @@ impl Group {
     }
 
     /// As [`Group::change`]. `former`: by the former settings, in a transition.
-    pub(super) fn change_conditional<F: Family>(
+    pub(super) fn change_conditional<F: BgpFamily>(
         &mut self,
         changes: &[Change<F>],
         now: &mut View<'_>,
@@ -199,7 +199,7 @@ impl Group {
     }
 
     /// A dumped best path of a prefix in a transition; [`NONE`] as `path` without one.
-    fn transit<F: Family>(
+    fn transit<F: BgpFamily>(
         &mut self,
         path: u32,
         prefix: Prefix<F>,
@@ -218,7 +218,7 @@ impl Group {
     }
 
     /// Adds a part of a dump of the transition; `last`: the last of its family.
-    pub(super) fn transition_dumped<F: Family>(
+    pub(super) fn transition_dumped<F: BgpFamily>(
         &mut self,
         items: &[Change<F>],
         last: bool,
@@ -249,7 +249,7 @@ impl Group {
     }
 
     /// As [`Group::dumped`].
-    pub(super) fn dumped_conditional<F: Family>(
+    pub(super) fn dumped_conditional<F: BgpFamily>(
         &mut self,
         token: u64,
         items: &[Change<F>],
@@ -273,7 +273,7 @@ impl Group {
     }
 
     /// Adds the group's own default route to a dump, before its end.
-    pub(super) fn dump_default<F: Family>(&mut self, token: u64, peers: &Peers, paths: &mut Paths) {
+    pub(super) fn dump_default<F: BgpFamily>(&mut self, token: u64, peers: &Peers, paths: &mut Paths) {
         let prefix = Prefix::<F>::default_route();
         let former = self.former_settings().filter(|_| self.is_former(prefix));
         let settings = former.unwrap_or_else(|| self.settings.clone());
@@ -284,18 +284,18 @@ impl Group {
         }
     }
 
-    fn goes_over<F: Family>(&mut self, prefix: Prefix<F>) -> bool {
+    fn goes_over<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> bool {
         let transition = self.conditional.as_mut().and_then(|conditional| conditional.transition.as_mut());
         transition.is_some_and(|transition| transition.goes_over(prefix))
     }
 
     /// Whether a prefix is still advertised by the [former settings](Group::former_settings).
-    pub(super) fn is_former<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    pub(super) fn is_former<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         let transition = self.conditional.as_ref().and_then(|conditional| conditional.transition.as_ref());
         transition.is_some_and(|transition| transition.is_former(prefix))
     }
 
-    fn dump_item<F: Family>(&mut self, token: u64, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+    fn dump_item<F: BgpFamily>(&mut self, token: u64, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
         for cohort in self.cohorts_mut() {
             let queue = cohort.queue_mut::<Prefix<F>>();
             if queue.phase() == Phase::Dumping(token) {

@@ -5,8 +5,8 @@ use super::paths::Path;
 use crate::attr::AttrSet;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
-use ribtide_prefix::Afi;
 use ribtide_prefix::zone::zone_of;
+use ribtide_prefix::{Afi, AfiSafi};
 use ribtide_wire::bgp::attribute::{Aggregator, Attribute, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
@@ -16,10 +16,10 @@ use ribtide_wire::bgp::{AsPath, NextHop, build};
 pub(super) fn forbidden(
     settings: &EgressSettings,
     source: &PeerInfo,
-    afi: Afi,
+    family: AfiSafi,
     attrs: &AttrSet,
 ) -> Option<&'static str> {
-    if !settings.families.has(afi) {
+    if !settings.families.has(family) {
         return Some("the session does not carry this family");
     }
     // RFC 4271 section 9.2 and RFC 4456 section 6.
@@ -54,12 +54,12 @@ pub(super) fn forbidden(
 pub(super) fn form(
     settings: &EgressSettings,
     source: &PeerInfo,
-    afi: Afi,
+    family: AfiSafi,
     path: &Path,
     out: &mut Vec<u8>,
 ) -> Option<NextHop> {
     attributes(settings, source, path, out);
-    next_hop(settings, source, afi, path.attrs.next_hop(), path.next_hop)
+    next_hop(settings, source, family, path.attrs.next_hop(), path.next_hop)
 }
 
 /// The NEXT_HOP of a route from `source`, which the policy may have set; `None` without a valid
@@ -67,30 +67,30 @@ pub(super) fn form(
 pub(super) fn next_hop(
     settings: &EgressSettings,
     source: &PeerInfo,
-    afi: Afi,
+    family: AfiSafi,
     received: NextHop,
     by_policy: Option<NewNextHop>,
 ) -> Option<NextHop> {
     match (by_policy, settings.next_hop) {
-        (Some(NewNextHop::Address(next_hop)), _) => kept(settings, afi, next_hop),
-        (Some(NewNextHop::Own), _) => own(settings, afi),
+        (Some(NewNextHop::Address(next_hop)), _) => kept(settings, family, next_hop),
+        (Some(NewNextHop::Own), _) => own(settings, family),
         // RFC 7947 section 2.2.1. The clients are on one link, so that a link-local address is valid too.
         (None, _) if is_transparent(settings, source) => {
-            kept(settings, afi, received).map(|kept| if has_zone(received) { kept } else { received })
+            kept(settings, family, received).map(|kept| if has_zone(received) { kept } else { received })
         }
         // A reflected route keeps its next hop (RFC 4456 section 10): otherwise its traffic would
         // pass through us.
-        (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(settings, afi),
+        (None, NextHopRule::Own { .. }) if !is_reflected(settings, source) => own(settings, family),
         // A route of a client of the API may have a next hop; of others it is this router.
-        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => own(settings, afi),
+        (None, _) if source.kind.is_local() && received.addr().is_unspecified() => own(settings, family),
         // The neighbour with that address is on a link of ours alone, so its traffic passes through us anyway.
-        (None, _) if is_on_link(received) => own(settings, afi),
-        (None, _) => kept(settings, afi, received),
+        (None, _) if is_on_link(received) => own(settings, family),
+        (None, _) => kept(settings, family, received),
     }
 }
 
 /// Our own address: of IPv4 routes the IPv4 one if the rule has one.
-fn own(settings: &EgressSettings, afi: Afi) -> Option<NextHop> {
+fn own(settings: &EgressSettings, family: AfiSafi) -> Option<NextHop> {
     let (NextHopRule::Own { v4, v6 } | NextHopRule::KeepUnlessOwn { v4, v6 }) = settings.next_hop else {
         return None;
     };
@@ -98,7 +98,7 @@ fn own(settings: &EgressSettings, afi: Afi) -> Option<NextHop> {
         let link_local = settings.link_local;
         v6.or(link_local).map(|global| NextHop::V6 { global, link_local })
     };
-    match afi {
+    match family.afi() {
         Afi::Ipv4 => v4.map(NextHop::V4).or_else(|| six().filter(|_| settings.extended_next_hop)),
         Afi::Ipv6 => six(),
     }
@@ -107,8 +107,8 @@ fn own(settings: &EgressSettings, afi: Afi) -> Option<NextHop> {
 /// The received next hop, if it is valid beyond its link. A link-local address is not (RFC 2545
 /// section 3). IPv6 next hops of IPv4 routes need the capability of the receivers (RFC 8950 section 4): to others such a
 /// route is not sent, because our own address would draw its traffic to us.
-fn kept(settings: &EgressSettings, afi: Afi, received: NextHop) -> Option<NextHop> {
-    match (afi, received) {
+fn kept(settings: &EgressSettings, family: AfiSafi, received: NextHop) -> Option<NextHop> {
+    match (family.afi(), received) {
         (Afi::Ipv4, NextHop::V4(_)) => Some(received),
         (Afi::Ipv4, NextHop::V6 { .. }) if !settings.extended_next_hop => None,
         (Afi::Ipv4 | Afi::Ipv6, NextHop::V6 { global, .. }) if !global.is_unicast_link_local() => {
@@ -270,7 +270,7 @@ mod tests {
     const HOP: NextHop = NextHop::V4(Ipv4Addr::new(10, 0, 0, 1));
 
     fn peer(kind: PeerKind, four_octet_as: bool) -> PeerInfo {
-        let (router_id, families) = (Ipv4Addr::new(10, 0, 0, 9), FamilySet { ipv4: true, ipv6: false });
+        let (router_id, families) = (Ipv4Addr::new(10, 0, 0, 9), FamilySet::IPV4_UNICAST);
         let egress = EgressSettings {
             four_octet_as,
             ..EgressSettings::new(kind, 70_000, router_id, families, Arc::new(Policy::accept()))
@@ -285,7 +285,7 @@ mod tests {
             kind,
             multihop: false,
             families,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             egress,
         }
     }
@@ -328,7 +328,7 @@ mod tests {
             let settings = EgressSettings { role, ..peer(PeerKind::External, true).egress };
             for (received, expected) in [(&plain, of_plain), (&marked, of_marked)] {
                 let attrs = AttrSet::new(received, HOP);
-                let refused = forbidden(&settings, &source, Afi::Ipv4, &attrs);
+                let refused = forbidden(&settings, &source, AfiSafi::Ipv4Unicast, &attrs);
                 assert_eq!(refused.is_none(), expected.is_some(), "{role:?} {refused:?}");
                 let Some(expected) = expected else { continue };
                 let path = Path { attrs, source: source.id, next_hop: None, keeps_med: true };
@@ -357,11 +357,11 @@ mod tests {
         let mut to_client = peer(PeerKind::RouteServerClient, true).egress;
         let own: Ipv6Addr = "2001:db8::9".parse().unwrap();
         to_client.next_hop = NextHopRule::Own { v4: None, v6: Some(own) };
-        to_client.families.ipv6 = true;
+        to_client.families.set(AfiSafi::Ipv6Unicast, true);
         let client = peer(PeerKind::RouteServerClient, true);
-        assert_eq!(forbidden(&to_client, &client, Afi::Ipv6, &attrs), None);
-        assert_eq!(next_hop(&to_client, &client, Afi::Ipv6, hop, None), Some(hop));
-        let by_policy = next_hop(&to_client, &client, Afi::Ipv6, hop, Some(NewNextHop::Own));
+        assert_eq!(forbidden(&to_client, &client, AfiSafi::Ipv6Unicast, &attrs), None);
+        assert_eq!(next_hop(&to_client, &client, AfiSafi::Ipv6Unicast, hop, None), Some(hop));
+        let by_policy = next_hop(&to_client, &client, AfiSafi::Ipv6Unicast, hop, Some(NewNextHop::Own));
         assert_eq!(by_policy, Some(NextHop::V6 { global: own, link_local: None }));
         let path = Path { attrs: attrs.clone(), source: client.id, next_hop: None, keeps_med: false };
         let sent = |settings: &EgressSettings, source: &PeerInfo| {
@@ -375,8 +375,8 @@ mod tests {
         for (settings, source) in [(&to_client, PeerKind::External), (&external, PeerKind::RouteServerClient)]
         {
             let source = peer(source, true);
-            assert!(forbidden(settings, &source, Afi::Ipv6, &attrs).is_some());
-            let hop = next_hop(settings, &source, Afi::Ipv6, hop, None);
+            assert!(forbidden(settings, &source, AfiSafi::Ipv6Unicast, &attrs).is_some());
+            let hop = next_hop(settings, &source, AfiSafi::Ipv6Unicast, hop, None);
             assert_eq!(hop, Some(NextHop::V6 { global: own, link_local: None }));
             let sent = sent(settings, &source);
             let has = |code| Attributes::new(&sent).any(|a| a.code == code);
@@ -386,7 +386,7 @@ mod tests {
         }
         let otc = AttrSet::new(&[&block[..], &[0xc0, code::OTC, 4, 0, 0, 0, 7]].concat(), hop);
         let to_server = EgressSettings { role: Some(Role::RouteServerClient), ..to_client };
-        assert!(forbidden(&to_server, &client, Afi::Ipv6, &otc).is_some(), "roles hold as ever");
+        assert!(forbidden(&to_server, &client, AfiSafi::Ipv6Unicast, &otc).is_some(), "roles hold as ever");
     }
 
     /// RFC 8950 section 4, RFC 2545 section 3: what each receiver gets of an IPv4 route with an IPv6 next hop.
@@ -405,22 +405,26 @@ mod tests {
             ..peer(PeerKind::Internal, true).egress
         };
         let sent =
-            |settings: &EgressSettings, afi, received| next_hop(settings, &source, afi, received, None);
+            |settings: &EgressSettings, family, received| next_hop(settings, &source, family, received, None);
         let alone = |global| Some(NextHop::V6 { global, link_local: None });
-        for afi in [Afi::Ipv4, Afi::Ipv6] {
+        for family in AfiSafi::ALL {
             let with = keeps(true, None, None);
-            assert_eq!(sent(&with, afi, beyond), alone(global), "it is valid elsewhere");
-            assert_eq!(sent(&with, afi, from_link), alone(own), "only we reach it");
+            assert_eq!(sent(&with, family, beyond), alone(global), "it is valid elsewhere");
+            assert_eq!(sent(&with, family, from_link), alone(own), "only we reach it");
         }
         let without = keeps(false, Some(four), None);
-        assert_eq!(sent(&without, Afi::Ipv4, beyond), None);
-        assert_eq!(sent(&without, Afi::Ipv4, from_link), Some(NextHop::V4(four)));
-        assert_eq!(sent(&keeps(false, None, None), Afi::Ipv4, from_link), None);
-        assert_eq!(sent(&keeps(true, Some(four), None), Afi::Ipv4, HOP), Some(HOP), "IPv4 stays IPv4");
+        assert_eq!(sent(&without, AfiSafi::Ipv4Unicast, beyond), None);
+        assert_eq!(sent(&without, AfiSafi::Ipv4Unicast, from_link), Some(NextHop::V4(four)));
+        assert_eq!(sent(&keeps(false, None, None), AfiSafi::Ipv4Unicast, from_link), None);
+        assert_eq!(
+            sent(&keeps(true, Some(four), None), AfiSafi::Ipv4Unicast, HOP),
+            Some(HOP),
+            "IPv4 stays IPv4"
+        );
         assert_eq!(
             sent(
                 &EgressSettings { next_hop: NextHopRule::Keep, ..keeps(true, None, None) },
-                Afi::Ipv4,
+                AfiSafi::Ipv4Unicast,
                 from_link
             ),
             None
@@ -443,7 +447,10 @@ mod tests {
             (ours(false, None, None, Some(local)), None, lone),
             (ours(true, Some(four), None, None), Some(NextHop::V4(four)), None),
         ] {
-            assert_eq!((sent(&settings, Afi::Ipv4, HOP), sent(&settings, Afi::Ipv6, beyond)), (of_v4, of_v6));
+            assert_eq!(
+                (sent(&settings, AfiSafi::Ipv4Unicast, HOP), sent(&settings, AfiSafi::Ipv6Unicast, beyond)),
+                (of_v4, of_v6)
+            );
         }
     }
 
@@ -479,13 +486,14 @@ mod tests {
             AttrSet::new(&block, HOP)
         };
         let may = |attrs: &AttrSet, to: PeerKind| {
-            forbidden(&peer(to, true).egress, &peer(Confederation, true), Afi::Ipv4, attrs).is_none()
+            forbidden(&peer(to, true).egress, &peer(Confederation, true), AfiSafi::Ipv4Unicast, attrs)
+                .is_none()
         };
         for (community, to) in [(0xffff_ff01, [true, true, false]), (0xffff_ff03, [true, false, false])] {
             assert_eq!([Internal, Confederation, External].map(|kind| may(&with(community), kind)), to);
         }
         let keep = peer(Confederation, true).egress;
-        assert_eq!(next_hop(&keep, &peer(External, true), Afi::Ipv4, HOP, None), Some(HOP));
+        assert_eq!(next_hop(&keep, &peer(External, true), AfiSafi::Ipv4Unicast, HOP, None), Some(HOP));
     }
 
     /// RFC 9234 section 5: the OTC of a private AS behind us becomes ours.

@@ -15,7 +15,7 @@ use super::pending::{AdvertisedSource, Key, Phase, for_each_key};
 use super::{Counters, Flush, Receiver, Write};
 use crate::message::{Change, DumpRequest, DumpScope, NONE};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
-use ribtide_prefix::{Family, Map, Prefix, for_each_family};
+use ribtide_prefix::{BgpFamily, Map, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Group {
         let mut cohort = self.cohort_of(peer)?.moving(peer, &self.settings)?;
         if self.key.default_originate.is_some() {
             // It may have been sent, and no table has it.
-            for_each_family!(F => cohort.queue_mut::<Prefix<F>>().may_have(Prefix::default_route()));
+            for_each_bgp_family!(F => cohort.queue_mut::<Prefix<F>>().may_have(Prefix::default_route()));
         }
         Some((*self.members.get(&peer)?, cohort))
     }
@@ -120,9 +120,9 @@ impl Group {
     }
 
     /// Sends a member the table of a family again, unless it is in progress; with marks of its begin and end if `marked`.
-    pub(super) fn refresh<F: Family>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
-        match self.settings.add_path.of(F::AFI) {
-            _ if !self.settings.families.has(F::AFI) => {}
+    pub(super) fn refresh<F: BgpFamily>(&mut self, peer: PeerId, marked: bool, paths: &mut Paths) {
+        match self.settings.add_path.of(F::ID) {
+            _ if !self.settings.families.has(F::ID) => {}
             Some(_) => self.refresh_keys::<PathPrefix<F>>(peer, marked, paths),
             None => self.refresh_keys::<Prefix<F>>(peer, marked, paths),
         }
@@ -169,9 +169,9 @@ impl Group {
     }
 
     /// Whether any member needs changes of best paths.
-    pub(super) fn follows<F: Family>(&self) -> bool {
-        self.settings.families.has(F::AFI)
-            && !self.settings.takes_ranked(F::AFI)
+    pub(super) fn follows<F: BgpFamily>(&self) -> bool {
+        self.settings.families.has(F::ID)
+            && !self.settings.takes_ranked(F::ID)
             && self.any_follows::<Prefix<F>>()
     }
 
@@ -180,7 +180,7 @@ impl Group {
     }
 
     /// Adds changes of best paths.
-    pub(super) fn change<F: Family>(
+    pub(super) fn change<F: BgpFamily>(
         &mut self,
         changes: &[Change<F>],
         offers: &mut Offers<'_>,
@@ -199,7 +199,7 @@ impl Group {
 
     /// Adds a change of what members have of a prefix.
     #[inline]
-    pub(super) fn change_one<F: Family>(
+    pub(super) fn change_one<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         advertised: AdvertisedSource,
@@ -216,7 +216,7 @@ impl Group {
     }
 
     /// Adds a part of a dump.
-    pub(super) fn dumped<F: Family>(
+    pub(super) fn dumped<F: BgpFamily>(
         &mut self,
         token: u64,
         items: &[Change<F>],
@@ -259,11 +259,11 @@ impl Group {
             for_each_key!(K => {
                 let queue = cohort.queue_mut::<K>();
                 if queue.phase() == Phase::Wanted {
-                    let afi = <K as Nlri>::Family::AFI;
+                    let family = <K as Nlri>::Family::ID;
                     *token += 1;
                     queue.dump_requested(*token);
-                    let (scope, ranked) = (DumpScope::default(), settings.takes_ranked(afi));
-                    requests.push(DumpRequest { worker, token: *token, afi, scope, ranked });
+                    let (scope, ranked) = (DumpScope::default(), settings.takes_ranked(family));
+                    requests.push(DumpRequest { worker, token: *token, family, scope, ranked });
                 }
             });
         }

@@ -7,7 +7,7 @@
 
 use super::{Receiver, Worker};
 use crate::peer::{PeerId, PrefixLimits};
-use ribtide_prefix::{Afi, Family, Prefix, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamily, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
 
 /// A member for which there are more prefixes than its limit. The worker has removed it.
@@ -16,7 +16,7 @@ pub struct LimitExceeded {
     /// The member.
     pub member: Receiver,
     /// The family.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// Prefixes that it would have.
     pub count: u64,
     /// The limit.
@@ -51,13 +51,13 @@ impl Worker {
     fn exceeding(&self, peer: PeerId, limits: PrefixLimits) -> Option<LimitExceeded> {
         let cohort = self.groups.get(self.member_of.get(&peer)?)?.cohort_of(peer)?;
         let member = *cohort.members().iter().find(|member| member.peer == peer)?;
-        for_each_family!(F => {
-            if let Some(max) = limits.of(F::AFI) {
+        for_each_bgp_family!(F => {
+            if let Some(max) = limits[F::ID] {
                 // Paths count where it gets several of a prefix: one of the two queues is not in use.
                 let count = cohort.queue::<Prefix<F>>().prospect(peer, max.into(), &self.paths)
                     + cohort.queue::<PathPrefix<F>>().prospect(peer, max.into(), &self.paths);
                 if count > u64::from(max) {
-                    return Some(LimitExceeded { member, afi: F::AFI, count, max });
+                    return Some(LimitExceeded { member, family: F::ID, count, max });
                 }
             }
         });

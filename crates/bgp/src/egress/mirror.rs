@@ -14,7 +14,7 @@ use super::paths::{Handle, Paths};
 use super::pending::Key;
 use super::{Worker, Write};
 use crate::message::{BestBatch, NONE, RankedBatch};
-use ribtide_prefix::{Family, Prefix, for_each_family};
+use ribtide_prefix::{BgpFamily, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::nlri::PathPrefix;
 
 /// The messages of one [`EgressIn::Mirror`](crate::message::EgressIn::Mirror), for all members of all groups.
@@ -37,20 +37,20 @@ impl Worker {
         let Worker { groups, peers, paths, .. } = self;
         for group in groups.values() {
             let settings = group.settings.clone();
-            let takes_ranked = |afi| settings.takes_ranked(afi);
+            let takes_ranked = |family| settings.takes_ranked(family);
             let mut handles = Handles::new(batch.paths.len());
             let mut of_former = Handles::new(batch.paths.len());
             let mut of_ranked = Handles::new(ranked.paths.len());
-            for_each_family!(F => match (settings.families.has(F::AFI), takes_ranked(F::AFI)) {
+            for_each_bgp_family!(F => match (settings.families.has(F::ID), takes_ranked(F::ID)) {
                 (false, _) => {}
                 (true, false) => {
-                    let mut offers = Offers::new(&settings, peers, F::AFI, &batch.paths, &mut handles);
+                    let mut offers = Offers::new(&settings, peers, F::ID, &batch.paths, &mut handles);
                     let mut items: Vec<(Handle, Prefix<F>)> = Vec::new();
                     // While presence changes, some prefixes are advertised by the former settings.
                     let former = group.former_settings();
                     let mut by_former = former
                         .as_deref()
-                        .map(|by| Offers::new(by, peers, F::AFI, &batch.paths, &mut of_former));
+                        .map(|by| Offers::new(by, peers, F::ID, &batch.paths, &mut of_former));
                     // The group's own default route is on every page, because it is in no table of a shard.
                     let is_former = group.is_former(Prefix::<F>::default_route());
                     let by = former.as_deref().filter(|_| is_former).unwrap_or(&settings);
@@ -70,8 +70,8 @@ impl Worker {
                     }
                 }
                 (true, true) => {
-                    let mut offers = Offers::new(&settings, peers, F::AFI, &ranked.paths, &mut of_ranked);
-                    match settings.add_path.of(F::AFI) {
+                    let mut offers = Offers::new(&settings, peers, F::ID, &ranked.paths, &mut of_ranked);
+                    match settings.add_path.of(F::ID) {
                         Some(_) => {
                             let items = group.page_ranked::<F, PathPrefix<F>>(ranked, &mut offers, paths);
                             pack(group, peers, items, paths, &mut writes);

@@ -54,7 +54,7 @@ pub use limits::LimitExceeded;
 pub use mirror::Mirrored;
 use offers::{Handles, Offers};
 use paths::Paths;
-use ribtide_prefix::{Afi, Family, Map, V4, V6, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, Map, for_each_bgp_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -168,10 +168,8 @@ pub struct MemberView {
     pub joining: bool,
     /// Its pending prefixes.
     pub waiting: usize,
-    /// IPv4 prefixes advertised to it, without pending changes.
-    pub advertised_ipv4: u64,
-    /// The same of IPv6.
-    pub advertised_ipv6: u64,
+    /// Prefixes advertised to it, or paths where it gets several, without pending changes.
+    pub advertised: ByFamily<u64>,
     /// Messages sent to it in this session.
     pub counters: Counters,
 }
@@ -202,14 +200,14 @@ pub struct Worker {
 /// A dump in progress.
 struct PendingDump {
     group: u32,
-    afi: Afi,
+    family: AfiSafi,
     /// Shards that have not finished.
     shards: u32,
 }
 
 /// Calls `work` for a conditional group, with its views of a batch by its settings, and by the former
 /// ones in a transition. `offers` are those of its settings.
-fn with_views<F: Family>(
+fn with_views<F: BgpFamily>(
     group: &mut Group,
     offers: Offers<'_>,
     peers: &Peers,
@@ -224,7 +222,7 @@ fn with_views<F: Family>(
         Some(former) => {
             let default = conditional::default_handle::<F>(&former, peers, paths);
             let mut handles = Handles::new(batch.len());
-            let offers = Offers::new(&former, peers, F::AFI, batch, &mut handles);
+            let offers = Offers::new(&former, peers, F::ID, batch, &mut handles);
             let mut view = View::new(offers, default, paths);
             work(group, &mut now, Some(&mut view), paths);
             drop(view);
@@ -262,6 +260,18 @@ impl Worker {
         self.paths.shrink_to_fit();
     }
 
+    /// Every source that it knows, in any order.
+    pub fn sources(&self) -> Vec<Arc<PeerInfo>> {
+        self.peers.values().cloned().collect()
+    }
+
+    /// Learns sources, as [`EgressIn::SourceUp`], that came up before this worker began. Those that it has are later ones.
+    pub fn learn(&mut self, sources: Vec<Arc<PeerInfo>>) {
+        for info in sources {
+            self.peers.entry(info.id).or_insert(info);
+        }
+    }
+
     /// Sets the number of shards. Only while [no dump is in progress](Worker::dumps_in_flight).
     pub fn set_shards(&mut self, shards: u32) {
         debug_assert!(self.dumps.is_empty());
@@ -284,13 +294,12 @@ impl Worker {
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
-            EgressIn::Refresh(peer, afi, marked) => {
+            EgressIn::Refresh(peer, family, marked) => {
                 let group = self.member_of.get(&peer).and_then(|id| self.groups.get_mut(id));
                 if let Some(group) = group {
-                    match afi {
-                        Afi::Ipv4 => group.refresh::<V4>(peer, marked, &mut self.paths),
-                        Afi::Ipv6 => group.refresh::<V6>(peer, marked, &mut self.paths),
-                    }
+                    for_each_bgp_family!(F => if F::ID == family {
+                        group.refresh::<F>(peer, marked, &mut self.paths);
+                    });
                 }
             }
             EgressIn::MaxPrefixes(peer, limits) => self.limit(peer, limits),
@@ -316,7 +325,7 @@ impl Worker {
         for (id, group) in &mut self.groups {
             let of_group = group.requests(self.id, &mut self.last_token);
             let dump = |request: &DumpRequest| {
-                (request.token, PendingDump { group: *id, afi: request.afi, shards: self.shards })
+                (request.token, PendingDump { group: *id, family: request.family, shards: self.shards })
             };
             self.dumps.extend(of_group.iter().map(dump));
             requests.extend(of_group);
@@ -365,8 +374,7 @@ impl Worker {
 
     /// Whether any group needs ranked paths, or has a member that came from one; otherwise it needs no changes of these.
     pub fn takes_ranked(&self) -> bool {
-        let takes =
-            |group: &Group| [Afi::Ipv4, Afi::Ipv6].iter().any(|afi| group.settings.takes_ranked(*afi));
+        let takes = |group: &Group| AfiSafi::ALL.iter().any(|family| group.settings.takes_ranked(*family));
         self.groups.values().any(|group| takes(group) || group.has_moved())
     }
 
@@ -412,6 +420,8 @@ impl Worker {
         let id = *self.member_of.get(&peer)?;
         let group = self.groups.get(&id)?;
         let (member, cohort) = (group.members.get(&peer)?, group.cohort_of(peer)?);
+        let mut advertised = ByFamily::default();
+        for_each_bgp_family!(F => advertised[F::ID] = cohort.sent_to::<F>(peer));
         Some(MemberView {
             group: id,
             blocked: member.blocked,
@@ -419,8 +429,7 @@ impl Worker {
             detached: cohort.lagging,
             joining: cohort.is_joining(),
             waiting: cohort.waiting(),
-            advertised_ipv4: cohort.sent_to::<V4>(peer),
-            advertised_ipv6: cohort.sent_to::<V6>(peer),
+            advertised,
             counters: member.counters,
         })
     }
@@ -467,14 +476,14 @@ impl Worker {
 
     fn best(&mut self, batch: &BestBatch) {
         let mut handles = Handles::new(batch.paths.len());
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let changes = batch.changes.get::<F>();
-            for group in self.groups.values_mut().filter(|g| g.settings.takes_ranked(F::AFI)) {
+            for group in self.groups.values_mut().filter(|g| g.settings.takes_ranked(F::ID)) {
                 group.note_gone(changes.iter().filter(|change| change.new == NONE).map(|change| change.prefix));
             }
             for group in self.groups.values_mut().filter(|g| !changes.is_empty() && g.follows::<F>()) {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
                 match group.is_conditional() {
                     false => group.change::<F>(changes, &mut offers, &mut self.paths),
                     true => {
@@ -491,15 +500,15 @@ impl Worker {
 
     fn ranked(&mut self, batch: &RankedBatch) {
         let mut handles = Handles::new(batch.paths.len());
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let any = !batch.changes.get::<F>().is_empty();
             let gone = batch.changes.get::<F>().iter().filter(|change| change.new == 0);
-            for group in self.groups.values_mut().filter(|g| !g.settings.takes_ranked(F::AFI)) {
+            for group in self.groups.values_mut().filter(|g| !g.settings.takes_ranked(F::ID)) {
                 group.note_gone(gone.clone().map(|change| change.prefix));
             }
             for group in self.groups.values_mut().filter(|g| any && g.follows_ranked::<F>()) {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
                 group.change_ranked::<F>(batch, &mut offers, &mut self.paths);
             }
         });
@@ -512,9 +521,9 @@ impl Worker {
         if let Some(group) = self.groups.get_mut(&dump.group) {
             let mut handles = Handles::new(batch.paths.len());
             let of_transition = group.is_of_transition(token);
-            for_each_family!(F => if F::AFI == dump.afi {
+            for_each_bgp_family!(F => if F::ID == dump.family {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
                 let items = batch.changes.get::<F>();
                 match group.is_conditional() {
                     false => group.dumped::<F>(token, items, &mut offers, &mut self.paths),
@@ -543,9 +552,9 @@ impl Worker {
         let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
         if let Some(group) = self.groups.get_mut(&group) {
             let mut handles = Handles::new(batch.paths.len());
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::AFI, &batch.paths, &mut handles);
+                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
                 group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths);
             });
             handles.release(&mut self.paths);

@@ -12,7 +12,7 @@ use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
 use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
-use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_prefix::{AfiSafi, BgpFamily, Prefix};
 
 /// The paths of a batch for a group and prefixes of one family.
 pub(super) struct Offers<'a> {
@@ -72,11 +72,11 @@ impl Handles {
 }
 
 impl<'a> Offers<'a> {
-    /// Evaluates `paths` for prefixes of family `afi`, as far as the prefix does not matter.
+    /// Evaluates `paths` for prefixes of family `family`, as far as the prefix does not matter.
     pub(super) fn new(
         settings: &'a EgressSettings,
         peers: &'a Peers,
-        afi: Afi,
+        family: AfiSafi,
         paths: &'a [BestPath],
         handles: &'a mut Handles,
     ) -> Offers<'a> {
@@ -84,9 +84,9 @@ impl<'a> Offers<'a> {
         let offer = |path: &'a BestPath| {
             let source = peers
                 .get(&path.source)
-                .filter(|s| export::forbidden(settings, s, afi, &path.attrs).is_none());
+                .filter(|s| export::forbidden(settings, s, family, &path.attrs).is_none());
             let Some(source) = source else { return Offer::No };
-            let export = GroupExport { settings, source, afi, path };
+            let export = GroupExport { settings, source, family, path };
             match constant {
                 Some(PolicyResult::Accept) if export.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
@@ -101,7 +101,7 @@ impl<'a> Offers<'a> {
     }
 
     /// The source of this path, if the group gets it for this prefix.
-    pub(super) fn source<F: Family>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
+    pub(super) fn source<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
         let gets = match self.offers.get_mut(path as usize) {
             None | Some(Offer::No) => false,
             Some(Offer::Plain) => true,
@@ -115,7 +115,7 @@ impl<'a> Offers<'a> {
     }
 
     /// This path in the group's form for this prefix; [`NONE`] if the group does not get it.
-    pub(super) fn handle<F: Family>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
+    pub(super) fn handle<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
         let at = path as usize;
         match self.offers.get_mut(at) {
             None | Some(Offer::No) => NONE,
@@ -142,18 +142,18 @@ impl<'a> Offers<'a> {
 struct GroupExport<'a> {
     settings: &'a EgressSettings,
     source: &'a PeerInfo,
-    afi: Afi,
+    family: AfiSafi,
     path: &'a BestPath,
 }
 
 impl GroupExport<'_> {
     fn route(&self) -> Route<'_> {
         let attrs = &self.path.attrs;
-        let (afi, source) = (self.afi, self.source.source());
-        Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), afi, source, validation: None }
+        let (family, source) = (self.family, self.source.source());
+        Route { attributes: attrs.bytes(), next_hop: attrs.next_hop(), family, source, validation: None }
     }
 
-    fn evaluate<'m, F: Family>(
+    fn evaluate<'m, F: BgpFamily>(
         &self,
         memo: &'m mut Memo<Option<Accepted>>,
         prefix: Prefix<F>,
@@ -169,7 +169,7 @@ impl GroupExport<'_> {
     /// Whether a valid next hop exists when the policy sets it to this.
     fn can_send(&self, next_hop: Option<NewNextHop>) -> bool {
         let received = self.path.attrs.next_hop();
-        export::next_hop(self.settings, self.source, self.afi, received, next_hop).is_some()
+        export::next_hop(self.settings, self.source, self.family, received, next_hop).is_some()
     }
 
     /// The path with these changes.
@@ -188,15 +188,15 @@ impl GroupExport<'_> {
 
 /// The form of one path for a group and prefix; `None` if the group does not get it. Appends the
 /// reasons to `messages`, as sentences.
-pub(super) fn explain<F: Family>(
+pub(super) fn explain<F: BgpFamily>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &BestPath,
     prefix: Prefix<F>,
     messages: &mut Vec<String>,
 ) -> Option<Path> {
-    let export = GroupExport { settings, source, afi: F::AFI, path };
-    if let Some(why) = export::forbidden(settings, source, F::AFI, &path.attrs) {
+    let export = GroupExport { settings, source, family: F::ID, path };
+    if let Some(why) = export::forbidden(settings, source, F::ID, &path.attrs) {
         messages.push(format!("not sent: {why}"));
         return None;
     }

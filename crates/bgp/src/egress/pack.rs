@@ -5,7 +5,7 @@ use super::output::{Closed, Sink};
 use super::paths::{Handle, Paths};
 use super::{Counters, Receiver, export};
 use crate::peer::{EgressSettings, PeerId};
-use ribtide_prefix::{Afi, Family, Safi};
+use ribtide_prefix::{AfiSafi, BgpFamily};
 use ribtide_wire::bgp::build::{self, UpdatePacker};
 use ribtide_wire::bgp::message::{RefreshKind, RouteRefresh};
 use ribtide_wire::bgp::nlri::Nlri;
@@ -40,7 +40,7 @@ impl<'a> Packer<'a> {
         let Some(path) = paths.get(path) else { return };
         let Some(source) = self.peers.get(&path.source) else { return };
         self.attributes.clear();
-        let next_hop = export::form(self.settings, source, N::Family::AFI, path, &mut self.attributes);
+        let next_hop = export::form(self.settings, source, N::Family::ID, path, &mut self.attributes);
         let max = usize::from(self.settings.max_message);
         let attributes = &self.attributes;
         self.everyone.write(Some(source.id), |bytes, counters| {
@@ -86,18 +86,18 @@ impl<'a> Packer<'a> {
     }
 
     /// Ends the first table of a family, after all earlier messages.
-    pub(super) fn end_of_rib(&mut self, afi: Afi) {
+    pub(super) fn end_of_rib(&mut self, family: AfiSafi) {
         self.mark(|bytes, counters| {
-            build::end_of_rib(afi, bytes);
+            build::end_of_rib(family, bytes);
             counters.messages += 1;
             counters.end_of_rib += 1;
         });
     }
 
     /// Marks the begin or the end of a route refresh, after all earlier messages and before all later ones (RFC 7313).
-    pub(super) fn refresh_mark(&mut self, afi: Afi, kind: RefreshKind) {
+    pub(super) fn refresh_mark(&mut self, family: AfiSafi, kind: RefreshKind) {
         self.mark(|bytes, counters| {
-            RouteRefresh { afi: afi as u16, safi: Safi::Unicast as u8, kind }.write(bytes);
+            RouteRefresh::new(family, kind).write(bytes);
             counters.messages += 1;
         });
     }

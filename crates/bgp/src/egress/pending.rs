@@ -10,7 +10,7 @@ use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use crate::message::NONE;
 use crate::peer::PeerId;
-use ribtide_prefix::{Family, Map, Prefix, shrink_to_fit};
+use ribtide_prefix::{BgpFamily, Map, Prefix, shrink_to_fit};
 use ribtide_wire::bgp::message::RefreshKind;
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::hash::Hash;
@@ -50,7 +50,7 @@ pub(super) trait Key: Nlri + Eq + Ord + Hash {
     fn queue_mut(cohort: &mut Cohort) -> &mut PendingQueue<Self>;
 }
 
-impl<F: Family> Key for Prefix<F> {
+impl<F: BgpFamily> Key for Prefix<F> {
     fn of(prefix: Prefix<F>, _: u32) -> Prefix<F> {
         prefix
     }
@@ -64,7 +64,7 @@ impl<F: Family> Key for Prefix<F> {
     }
 }
 
-impl<F: Family> Key for PathPrefix<F> {
+impl<F: BgpFamily> Key for PathPrefix<F> {
     fn of(prefix: Prefix<F>, path_id: u32) -> PathPrefix<F> {
         PathPrefix { prefix, path_id }
     }
@@ -81,7 +81,7 @@ impl<F: Family> Key for PathPrefix<F> {
 /// Runs the same code for both kinds of keys of each family, with the kind as `$key`.
 macro_rules! for_each_key {
     ($key:ident => $body:expr) => {
-        ribtide_prefix::for_each_family!(F => {
+        ribtide_prefix::for_each_bgp_family!(F => {
             {
                 type $key = ribtide_prefix::Prefix<F>;
                 $body;
@@ -458,7 +458,7 @@ impl<K: Key> PendingQueue<K> {
             return;
         }
         if self.marks == Marks::Begin {
-            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::Begin);
+            packer.refresh_mark(<K::Family as BgpFamily>::ID, RefreshKind::Begin);
             self.marks = Marks::Table;
         }
         if self.outgoing.is_empty() && what != Flush::Begun {
@@ -483,11 +483,11 @@ impl<K: Key> PendingQueue<K> {
         }
         if self.end_of_rib && self.outgoing.is_empty() {
             self.end_of_rib = false;
-            packer.end_of_rib(K::Family::AFI);
+            packer.end_of_rib(K::Family::ID);
         }
         if self.marks == Marks::End && self.outgoing.is_empty() {
             self.marks = Marks::None;
-            packer.refresh_mark(<K::Family as Family>::AFI, RefreshKind::End);
+            packer.refresh_mark(<K::Family as BgpFamily>::ID, RefreshKind::End);
         }
     }
 

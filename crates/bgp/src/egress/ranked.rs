@@ -13,7 +13,7 @@ use super::pending::{AdvertisedSource, Key, Phase};
 use super::{Export, Worker, adj_rib_out};
 use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
 use crate::peer::{EgressSettings, PathSelection, PeerId};
-use ribtide_prefix::{AnyPrefix, Family, Prefix};
+use ribtide_prefix::{BgpFamily, Prefix};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
@@ -32,8 +32,8 @@ pub(super) struct Selector<'a> {
 }
 
 impl<'a> Selector<'a> {
-    pub(super) fn new<F: Family>(settings: &EgressSettings, paths: &'a [BestPath]) -> Selector<'a> {
-        let several = settings.add_path.of(F::AFI);
+    pub(super) fn new<F: BgpFamily>(settings: &EgressSettings, paths: &'a [BestPath]) -> Selector<'a> {
+        let several = settings.add_path.of(F::ID);
         Selector {
             selection: several.unwrap_or(PathSelection::Best(NonZeroU16::MIN)),
             has_ids: several.is_some(),
@@ -43,7 +43,7 @@ impl<'a> Selector<'a> {
     }
 
     /// The selected ones of `ranked`, in the order of their identifiers.
-    pub(super) fn select<F: Family>(
+    pub(super) fn select<F: BgpFamily>(
         self,
         ranked: &[RankedPath],
         prefix: Prefix<F>,
@@ -114,9 +114,9 @@ impl<'a> Selector<'a> {
 
 impl Group {
     /// Whether any member needs changes of ranked paths.
-    pub(super) fn follows_ranked<F: Family>(&self) -> bool {
-        self.settings.families.has(F::AFI)
-            && match (self.settings.add_path.of(F::AFI), self.settings.client) {
+    pub(super) fn follows_ranked<F: BgpFamily>(&self) -> bool {
+        self.settings.families.has(F::ID)
+            && match (self.settings.add_path.of(F::ID), self.settings.client) {
                 (Some(_), _) => self.any_follows::<PathPrefix<F>>(),
                 (None, Some(_)) => self.any_follows::<Prefix<F>>(),
                 (None, None) => false,
@@ -130,7 +130,7 @@ impl Group {
 
     /// Prefixes have no path any more, by changes of best paths or of ranked ones, which this group does not follow. A member
     /// that moved here from a group that does may have had one.
-    pub(super) fn note_gone<F: Family>(&mut self, gone: impl Iterator<Item = Prefix<F>> + Clone) {
+    pub(super) fn note_gone<F: BgpFamily>(&mut self, gone: impl Iterator<Item = Prefix<F>> + Clone) {
         for cohort in self.cohorts_mut().iter_mut().filter(|cohort| cohort.has_moved()) {
             let queue = cohort.queue_mut::<Prefix<F>>();
             gone.clone().for_each(|prefix| queue.may_have(prefix));
@@ -138,19 +138,19 @@ impl Group {
     }
 
     /// Adds changes of ranked paths.
-    pub(super) fn change_ranked<F: Family>(
+    pub(super) fn change_ranked<F: BgpFamily>(
         &mut self,
         batch: &RankedBatch,
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
-        match self.settings.add_path.of(F::AFI) {
+        match self.settings.add_path.of(F::ID) {
             Some(_) => self.change_keys::<F, PathPrefix<F>>(batch, offers, paths),
             None => self.change_keys::<F, Prefix<F>>(batch, offers, paths),
         }
     }
 
-    fn change_keys<F: Family, K: Key<Family = F>>(
+    fn change_keys<F: BgpFamily, K: Key<Family = F>>(
         &mut self,
         batch: &RankedBatch,
         offers: &mut Offers<'_>,
@@ -200,21 +200,21 @@ impl Group {
     }
 
     /// Adds a part of a dump of ranked paths.
-    pub(super) fn ranked_dump<F: Family>(
+    pub(super) fn ranked_dump<F: BgpFamily>(
         &mut self,
         token: u64,
         batch: &RankedBatch,
         offers: &mut Offers<'_>,
         paths: &mut Paths,
     ) {
-        match self.settings.add_path.of(F::AFI) {
+        match self.settings.add_path.of(F::ID) {
             Some(_) => self.dump_keys::<F, PathPrefix<F>>(token, batch, offers, paths),
             None => self.dump_keys::<F, Prefix<F>>(token, batch, offers, paths),
         }
     }
 
     /// The paths of a page that members get, each with its key.
-    pub(super) fn page_ranked<F: Family, K: Key<Family = F>>(
+    pub(super) fn page_ranked<F: BgpFamily, K: Key<Family = F>>(
         &self,
         batch: &RankedBatch,
         offers: &mut Offers<'_>,
@@ -231,7 +231,7 @@ impl Group {
         items
     }
 
-    fn dump_keys<F: Family, K: Key<Family = F>>(
+    fn dump_keys<F: BgpFamily, K: Key<Family = F>>(
         &mut self,
         token: u64,
         batch: &RankedBatch,
@@ -266,11 +266,11 @@ impl Group {
 
 impl Worker {
     /// The export of the ranked paths of a prefix in a group that takes these.
-    pub(super) fn export_ranked(
+    pub(super) fn export_ranked<F: BgpFamily>(
         &self,
         id: u32,
         group: &Group,
-        prefix: AnyPrefix,
+        prefix: Prefix<F>,
         ranked: &RankedBatch,
     ) -> Export {
         let is_only = |source: PeerId| group.members.keys().all(|peer| *peer == source);
@@ -281,7 +281,12 @@ impl Worker {
 
     /// Why a member that takes ranked paths gets those of a prefix, or not, as sentences about each. Empty without a session of
     /// the peer in this worker.
-    pub fn ranked_reasons(&self, peer: PeerId, prefix: AnyPrefix, ranked: &RankedBatch) -> Vec<String> {
+    pub fn ranked_reasons<F: BgpFamily>(
+        &self,
+        peer: PeerId,
+        prefix: Prefix<F>,
+        ranked: &RankedBatch,
+    ) -> Vec<String> {
         let group = self.member_of.get(&peer).and_then(|id| self.groups.get(id));
         let own = |source| (source == peer).then_some("not sent: it came from this peer");
         group.map_or_else(Vec::new, |group| self.explain_ranked(&group.settings, prefix, ranked, own).1)
@@ -289,14 +294,14 @@ impl Worker {
 
     /// Whether receivers with these settings get any of the ranked paths, and why, or why not. `own` says
     /// why they do not get a path that may come from them.
-    fn explain_ranked(
+    fn explain_ranked<F: BgpFamily>(
         &self,
         settings: &EgressSettings,
-        prefix: AnyPrefix,
+        prefix: Prefix<F>,
         ranked: &RankedBatch,
         own: impl Fn(PeerId) -> Option<&'static str>,
     ) -> (bool, Vec<String>) {
-        let selection = settings.add_path.of(prefix.afi());
+        let selection = settings.add_path.of(F::ID);
         let limit = match selection {
             None => 1,
             Some(PathSelection::Best(count)) => usize::from(count.get()),
@@ -316,10 +321,7 @@ impl Worker {
                 continue;
             }
             let mut reasons = Vec::new();
-            let form = match prefix {
-                AnyPrefix::V4(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
-                AnyPrefix::V6(prefix) => adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons),
-            };
+            let form = adj_rib_out::evaluate(settings, source, path, prefix, &mut reasons);
             let neighbor_as = path.attrs.neighbor_as();
             let outcome = match (form, selection) {
                 (None, _) => "not sent",

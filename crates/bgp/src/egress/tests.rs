@@ -15,7 +15,7 @@ use ribtide_policy::{
     Actions, Condition, Definition, Match, Med, Named, Policy, PolicyResult, PrefixCondition, PrefixRange,
     PrefixSet, Prepend, SetNextHop, Statement, Then,
 };
-use ribtide_prefix::{AnyPrefix, Families, Prefix};
+use ribtide_prefix::{Afi, AnyPrefix, BgpFamilies, Prefix, V4, V6, for_each_bgp_family};
 use ribtide_wire::bgp::attribute::{Attributes, Origin, code};
 use ribtide_wire::bgp::message::{MessageType, RefreshKind, RouteRefresh, frame};
 use ribtide_wire::bgp::update::{self, UpdateContext};
@@ -25,7 +25,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 const LOCAL: u32 = 4_200_000_001;
 const OUR_ID: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-const BOTH: FamilySet = FamilySet { ipv4: true, ipv6: true };
+const BOTH: FamilySet = FamilySet::UNICAST;
 const OWN: NextHopRule = NextHopRule::Own {
     v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
     v6: Some(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
@@ -42,7 +42,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         kind,
         multihop: false,
         families: BOTH,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings {
             next_hop: if external { OWN } else { NextHopRule::Keep },
             ..EgressSettings::new(kind, LOCAL, OUR_ID, BOTH, Arc::new(Policy::accept()))
@@ -81,11 +81,11 @@ fn attrs(n: u8) -> AttrSet {
     AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, n)))
 }
 
-fn attrs_for(n: u8, afi: Afi) -> AttrSet {
+fn attrs_for(n: u8, family: AfiSafi) -> AttrSet {
     let four = attrs(n);
-    match afi {
-        Afi::Ipv4 => four,
-        Afi::Ipv6 => {
+    match family {
+        AfiSafi::Ipv4Unicast => four,
+        AfiSafi::Ipv6Unicast => {
             let global = format!("2001:db8:ffff::{n}").parse().unwrap();
             let link_local = Some("fe80::1".parse().unwrap());
             AttrSet::new(four.bytes(), NextHop::V6 { global, link_local })
@@ -144,8 +144,8 @@ impl Table {
             assert_eq!(update.disposition(), update::Disposition::Normal);
             assert!(update.discarded().is_empty());
             self.messages += 1;
-            if let Some(afi) = update.end_of_rib() {
-                self.ends[usize::from(afi == Afi::Ipv6)] += 1;
+            if let Some(family) = update.end_of_rib() {
+                self.ends[usize::from(family == AfiSafi::Ipv6Unicast)] += 1;
             }
             let mut attributes = Vec::new();
             let mut last = 0;
@@ -154,7 +154,7 @@ impl Table {
                 last = a.code;
                 build::attribute(&mut attributes, a.flags, a.code, a.value);
             }
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 for prefix in update.withdrawn::<F>() {
                     self.refreshed(prefix.any());
                     self.routes.remove(&prefix.any());
@@ -242,8 +242,8 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
     }
     let requests = worker.requests();
     assert_eq!(
-        requests.iter().map(|r| (r.worker, r.afi)).collect::<Vec<_>>(),
-        [(3, Afi::Ipv4), (3, Afi::Ipv6)]
+        requests.iter().map(|r| (r.worker, r.family)).collect::<Vec<_>>(),
+        [(3, AfiSafi::Ipv4Unicast), (3, AfiSafi::Ipv6Unicast)]
     );
     assert!(worker.requests().is_empty(), "requested once");
 
@@ -288,8 +288,8 @@ fn changes_of_several_shards_share_messages() {
     let table = tables.values().next().unwrap();
     assert_eq!((table.routes.len(), table.messages), (4, 2));
     assert_eq!(worker.waiting_paths(), 0);
-    assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 4);
-    assert_eq!(worker.member(PeerId(1)).unwrap().advertised_ipv4, 0);
+    assert_eq!(worker.member(PeerId(2)).unwrap().advertised[AfiSafi::Ipv4Unicast], 4);
+    assert_eq!(worker.member(PeerId(1)).unwrap().advertised[AfiSafi::Ipv4Unicast], 0);
 }
 
 #[test]
@@ -356,8 +356,12 @@ fn a_slow_member_lags_and_catches_up() {
     let view = worker.groups().remove(0);
     assert_eq!((view.blocked, view.detached, view.cohorts), (vec![PeerId(1)], vec![PeerId(1)], 2));
     let slow = worker.member(PeerId(1)).unwrap();
-    assert_eq!((slow.waiting, slow.advertised_ipv4, slow.blocks), (1, 0, 1), "what waits is not advertised");
-    assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 1);
+    assert_eq!(
+        (slow.waiting, slow.advertised[AfiSafi::Ipv4Unicast], slow.blocks),
+        (1, 0, 1),
+        "what waits is not advertised"
+    );
+    assert_eq!(worker.member(PeerId(2)).unwrap().advertised[AfiSafi::Ipv4Unicast], 1);
 
     worker.handle(EgressIn::Backlog { peer: PeerId(1), blocked: false });
     read_all(&flushed(&mut worker), &infos, &mut tables);
@@ -413,7 +417,7 @@ fn many_slow_members_are_at_few_positions_and_lose_nothing() {
     let first = tables.values().next().unwrap();
     assert_eq!(first.routes.len(), 49);
     assert!(tables.values().all(|table| table.routes == first.routes));
-    assert!(infos.iter().all(|i| worker.member(i.id).unwrap().advertised_ipv4 == 49));
+    assert!(infos.iter().all(|i| worker.member(i.id).unwrap().advertised[AfiSafi::Ipv4Unicast] == 49));
 }
 
 #[test]
@@ -478,7 +482,7 @@ fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
     assert_eq!(worker.member(PeerId(1)), None);
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(p4("10.0.0.0/8"), None, Some(&path))]))));
     assert_eq!(
-        worker.advertised(PeerId(2), p4("10.0.0.0/8").any(), &path).0.unwrap().next_hop.to_string(),
+        worker.advertised(PeerId(2), p4("10.0.0.0/8"), &path).0.unwrap().next_hop.to_string(),
         "192.0.2.1"
     );
     worker.handle(EgressIn::MemberDown(PeerId(2)));
@@ -493,14 +497,14 @@ fn expected(
     prefix: AnyPrefix,
 ) -> Option<(BTreeMap<u8, Vec<u8>>, NextHop)> {
     use PeerKind::{External, Internal};
-    let afi = prefix.afi();
+    let family = AfiSafi::unicast(prefix.afi());
     let mut map: BTreeMap<u8, Vec<u8>> =
         Attributes::new(attrs.bytes()).map(|a| (a.code, a.value.to_vec())).collect();
     let communities =
         map.get(&code::COMMUNITIES).map_or(0, |c| u32::from_be_bytes(c[..4].try_into().unwrap()));
     if source.id == member.id
         || member.egress.export.constant() == Some(PolicyResult::Reject)
-        || !member.families.has(afi)
+        || !member.families.has(family)
         || (source.kind == Internal && member.kind == Internal)
         || communities == 0xffff_ff02
         || (communities == 0xffff_ff01 && member.kind == External)
@@ -537,7 +541,7 @@ fn expected(
         path[1] += 1;
         path.splice(2..2, LOCAL.to_be_bytes());
         let NextHopRule::Own { v4, v6 } = member.egress.next_hop else { unreachable!() };
-        next_hop = match afi {
+        next_hop = match family.afi() {
             Afi::Ipv4 => NextHop::V4(v4?),
             Afi::Ipv6 => NextHop::V6 { global: v6?, link_local: None },
         };
@@ -554,7 +558,7 @@ fn expected(
         if let NextHopRule::KeepUnlessOwn { v4, v6 } = member.egress.next_hop
             && changed
         {
-            next_hop = match afi {
+            next_hop = match family.afi() {
                 Afi::Ipv4 => NextHop::V4(v4?),
                 Afi::Ipv6 => NextHop::V6 { global: v6?, link_local: None },
             };
@@ -614,8 +618,8 @@ fn harness_peers() -> Vec<PeerInfo> {
         External,
     ];
     let mut infos: Vec<PeerInfo> = kinds.iter().zip(0..).map(|(kind, id)| peer(id, *kind)).collect();
-    infos[2].families.ipv6 = false;
-    infos[2].egress.families.ipv6 = false;
+    infos[2].families.set(AfiSafi::Ipv6Unicast, false);
+    infos[2].egress.families.set(AfiSafi::Ipv6Unicast, false);
     infos[6].egress.four_octet_as = false;
     infos[7].egress.export = Arc::new(Policy::reject());
     infos[8].egress.next_hop = NextHopRule::Own { v4: None, v6: Some("2001:db8::8".parse().unwrap()) };
@@ -698,7 +702,7 @@ fn prefixes() -> Vec<AnyPrefix> {
 
 fn batch_of(changes: &[(AnyPrefix, Option<BestPath>, Option<BestPath>)]) -> BestBatch {
     let mut batch = BestBatch::default();
-    let mut families: Families<Changes> = Families::default();
+    let mut families: BgpFamilies<Changes> = BgpFamilies::default();
     for (prefix, old, new) in changes {
         let mut number = |path: &Option<BestPath>| match path {
             None => NONE,
@@ -750,7 +754,7 @@ impl Harness {
         let half: Vec<_> = prefixes()
             .into_iter()
             .enumerate()
-            .filter(|(i, prefix)| (i % 4 < 2) == first && prefix.afi() == request.afi)
+            .filter(|(i, prefix)| (i % 4 < 2) == first && AfiSafi::unicast(prefix.afi()) == request.family)
             .filter_map(|(_, prefix)| Some((prefix, None, Some(self.shards[shard].get(&prefix)?.clone()))))
             .collect();
         EgressIn::Dump { token: request.token, batch: batch_of(&half), last: !first }
@@ -760,7 +764,7 @@ impl Harness {
         match self.queues[shard].pop_front() {
             Some(Queued::Message(message)) => {
                 if let EgressIn::Best(batch) = &message {
-                    for_each_family!(F => for change in batch.changes.get::<F>() {
+                    for_each_bgp_family!(F => for change in batch.changes.get::<F>() {
                         match batch.paths.get(change.new as usize) {
                             Some(path) => self.delivered.insert(change.prefix.any(), path.clone()),
                             None => self.delivered.remove(&change.prefix.any()),
@@ -831,7 +835,7 @@ impl Harness {
             Step::Change { prefix, attrs, source } => {
                 let prefix = prefixes()[usize::from(prefix)];
                 let path = source.map(|s| BestPath {
-                    attrs: attrs_for(attrs, prefix.afi()),
+                    attrs: attrs_for(attrs, AfiSafi::unicast(prefix.afi())),
                     source: PeerId(u32::from(s)),
                 });
                 self.set(prefix, path);
@@ -853,8 +857,12 @@ impl Harness {
                 }
             }
             Step::Refresh(peer, six) => {
-                let afi = if six { Afi::Ipv6 } else { Afi::Ipv4 };
-                self.worker.handle(EgressIn::Refresh(PeerId(u32::from(peer)), afi, peer.is_multiple_of(2)));
+                let family = if six { AfiSafi::Ipv6Unicast } else { AfiSafi::Ipv4Unicast };
+                self.worker.handle(EgressIn::Refresh(
+                    PeerId(u32::from(peer)),
+                    family,
+                    peer.is_multiple_of(2),
+                ));
             }
             Step::Policy(peer, policy) => {
                 let info = &mut self.infos[usize::from(peer)];
@@ -919,7 +927,7 @@ impl Harness {
             prop_assert_eq!(table.messages, view.counters.messages);
             prop_assert_eq!(
                 table.ends,
-                [u32::from(info.families.ipv4), u32::from(info.families.ipv6)],
+                AfiSafi::ALL.map(|family| u32::from(info.families.has(family))),
                 "peer {}",
                 at
             );
@@ -935,13 +943,16 @@ impl Harness {
                 counts[usize::from(prefix.afi() == Afi::Ipv6)] += u64::from(expected.is_some());
                 prop_assert_eq!(held, expected, "{} at peer {}", prefix, at);
                 // Both views of the Adj-RIB-Out are what the member holds.
-                let explained = best.and_then(|b| self.worker.advertised(info.id, prefix, b).0);
+                let explained = best.and_then(|b| match prefix {
+                    AnyPrefix::V4(prefix) => self.worker.advertised(info.id, prefix, b).0,
+                    AnyPrefix::V6(prefix) => self.worker.advertised(info.id, prefix, b).0,
+                });
                 let paged = best.and_then(|b| paged(&mut self.worker, info.id, prefix, b));
                 prop_assert_eq!(&explained, &paged);
                 let derived = paged.map(|a| (a.attributes, a.next_hop));
                 prop_assert_eq!(derived.as_ref(), table.routes.get(&prefix));
             }
-            prop_assert_eq!([view.advertised_ipv4, view.advertised_ipv6], counts, "peer {}", at);
+            prop_assert_eq!(AfiSafi::ALL.map(|family| view.advertised[family]), counts, "peer {}", at);
         }
         Ok(())
     }

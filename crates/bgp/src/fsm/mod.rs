@@ -16,7 +16,7 @@ mod tests;
 
 use crate::peer::FamilySet;
 pub use open::{Negotiated, OwnRestart, PeerRestart, Settings};
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 use ribtide_wire::bgp::message::{MessageType, write_keepalive};
 use ribtide_wire::bgp::notification::{Notification, cease, code, fsm as fsm_error, open as open_error};
 
@@ -103,10 +103,10 @@ pub enum Obstacle {
     Interface(String),
     /// The peer sent more prefixes of the family than this. It gets Cease, Maximum Number of Prefixes
     /// Reached (RFC 4486 section 4).
-    MaxPrefixes(Afi, u32),
+    MaxPrefixes(AfiSafi, u32),
     /// There are more prefixes of the family for the peer than this. RFC 4486 has no subcode for it:
     /// the peer gets Cease, Administrative Reset, with the reason as its text (RFC 9003).
-    MaxPrefixesOut(Afi, u32),
+    MaxPrefixesOut(AfiSafi, u32),
 }
 
 impl Obstacle {
@@ -118,9 +118,9 @@ impl Obstacle {
                 let because = format!("interface {name} is down or lost its address");
                 (Notification::cease(0), Some(because))
             }
-            Obstacle::MaxPrefixes(afi, max) => (Notification::max_prefixes(*afi, *max), None),
-            Obstacle::MaxPrefixesOut(afi, max) => {
-                let text = format!("more than {max} {} prefixes to send", afi.unicast_name());
+            Obstacle::MaxPrefixes(family, max) => (Notification::max_prefixes(*family, *max), None),
+            Obstacle::MaxPrefixesOut(family, max) => {
+                let text = format!("more than {max} {} prefixes to send", family.name());
                 (Notification::cease_with_text(cease::ADMIN_RESET, &text), None)
             }
         }

@@ -1,7 +1,7 @@
 //! OPEN: our capabilities, the check of the peer's OPEN, and the negotiated session.
 
 use crate::peer::FamilySet;
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::AfiSafi;
 use ribtide_wire::bgp::capability::{
     AddPath, AddPathFamily, Capability, ExtendedNextHop, GracefulRestart, RestartFamilies,
 };
@@ -109,12 +109,11 @@ pub struct PeerRestart {
 impl PeerRestart {
     /// The restart of a session with these families. We always send N.
     fn new(theirs: &GracefulRestart<'_>, session: FamilySet) -> PeerRestart {
-        let (mut families, mut forwarding) = (FamilySet::default(), FamilySet::default());
+        let (mut families, mut forwarding) = (FamilySet::NONE, FamilySet::NONE);
         for (afi, safi, kept) in theirs.families.iter() {
-            let unicast = Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8);
-            if let Some(afi) = unicast.filter(|afi| session.has(*afi)) {
-                families = families.with(afi);
-                forwarding = if kept { forwarding.with(afi) } else { forwarding };
+            if let Some(family) = AfiSafi::from_codes(afi, safi).filter(|family| session.has(*family)) {
+                families = families.with(family);
+                forwarding = if kept { forwarding.with(family) } else { forwarding };
             }
         }
         let GracefulRestart { restarting, notification, time, .. } = *theirs;
@@ -128,8 +127,6 @@ pub(super) struct Refusal {
     pub(super) notification: Notification,
     pub(super) because: String,
 }
-
-const FAMILIES: [Afi; 2] = [Afi::Ipv4, Afi::Ipv6];
 
 impl Settings {
     /// Our first OPEN message.
@@ -147,11 +144,9 @@ impl Settings {
     /// The OPEN message with which we are of AS `asn`.
     pub(super) fn open_message(&self, asn: u32) -> Vec<u8> {
         let mut capabilities = Vec::with_capacity(8);
-        for afi in FAMILIES.into_iter().filter(|afi| self.families.has(*afi)) {
-            capabilities.push(Capability::Multiprotocol { afi: afi as u16, safi: Safi::Unicast as u8 });
-        }
+        capabilities.extend(self.families.iter().map(Capability::multiprotocol));
         capabilities.push(Capability::RouteRefresh);
-        if self.extended_next_hop && self.families.ipv4 {
+        if self.extended_next_hop && self.families.has(AfiSafi::Ipv4Unicast) {
             capabilities.push(Capability::ExtendedNextHop(ExtendedNextHop::IPV4_UNICAST_OVER_IPV6));
         }
         capabilities.push(Capability::EnhancedRouteRefresh);
@@ -163,9 +158,8 @@ impl Settings {
             let (mut restarting, mut time) = (false, 0);
             if let Some(own) = self.own_restart {
                 (restarting, time) = (own.restarted, own.time);
-                for afi in FAMILIES.into_iter().filter(|afi| self.families.has(*afi)) {
-                    let forwarding = own.forwarding.has(afi);
-                    RestartFamilies::push(&mut restart_families, afi as u16, Safi::Unicast as u8, forwarding);
+                for family in self.families.iter() {
+                    RestartFamilies::push(&mut restart_families, family, own.forwarding.has(family));
                 }
             }
             let families = RestartFamilies::new(&restart_families);
@@ -173,11 +167,10 @@ impl Settings {
             capabilities.push(Capability::GracefulRestart(ours));
         }
         capabilities.push(Capability::FourOctetAs(asn));
-        let add_path = FAMILIES.map(|afi| AddPathFamily {
-            afi: afi as u16,
-            safi: Safi::Unicast as u8,
-            receive: self.families.and(self.add_path_receive).has(afi),
-            send: self.families.and(self.add_path_send).has(afi),
+        let add_path = AfiSafi::ALL.map(|family| {
+            let (afi, safi) = family.codes();
+            let receive = self.families.and(self.add_path_receive).has(family);
+            AddPathFamily { afi, safi, receive, send: self.families.and(self.add_path_send).has(family) }
         });
         let mut buf = Vec::new();
         if add_path.iter().any(|family| family.receive || family.send) {
@@ -226,11 +219,11 @@ impl Settings {
             );
         }
 
-        let mut theirs = FamilySet::default();
+        let mut theirs = FamilySet::NONE;
         let mut multiprotocol = false;
         let mut roles = Vec::new();
         let mut restart = None;
-        let (mut path_ids, mut sent_path_ids) = (FamilySet::default(), FamilySet::default());
+        let (mut path_ids, mut sent_path_ids) = (FamilySet::NONE, FamilySet::NONE);
         let (mut four_octet_as, mut extended_message) = (false, false);
         let (mut route_refresh, mut enhanced_refresh) = (false, false);
         let mut extended_next_hop = false;
@@ -238,11 +231,7 @@ impl Settings {
             match capability {
                 Capability::Multiprotocol { afi, safi } => {
                     multiprotocol = true;
-                    match (Afi::from_u16(afi), safi) {
-                        (Some(Afi::Ipv4), 1) => theirs.ipv4 = true,
-                        (Some(Afi::Ipv6), 1) => theirs.ipv6 = true,
-                        _ => {}
-                    }
+                    theirs = AfiSafi::from_codes(afi, safi).map_or(theirs, |family| theirs.with(family));
                 }
                 Capability::FourOctetAs(_) => four_octet_as = true,
                 Capability::ExtendedNextHop(theirs) => {
@@ -257,9 +246,9 @@ impl Settings {
                 // Of several for a family the last counts.
                 Capability::AddPath(add_path) => {
                     for AddPathFamily { afi, safi, send, receive } in add_path.families() {
-                        if let (Some(afi), 1) = (Afi::from_u16(afi), safi) {
-                            path_ids.set(afi, send);
-                            sent_path_ids.set(afi, receive);
+                        if let Some(family) = AfiSafi::from_codes(afi, safi) {
+                            path_ids.set(family, send);
+                            sent_path_ids.set(family, receive);
                         }
                     }
                 }
@@ -267,9 +256,11 @@ impl Settings {
             }
         }
         // RFC 4760 section 8: a peer without the capability speaks IPv4 unicast.
-        theirs.ipv4 |= !multiprotocol;
+        if !multiprotocol {
+            theirs = FamilySet::IPV4_UNICAST;
+        }
         let families = self.families.and(theirs);
-        if families == FamilySet::default() {
+        if families == FamilySet::NONE {
             return refuse(
                 subcode::UNSUPPORTED_CAPABILITY,
                 "the peer offers none of the configured address families".into(),
@@ -292,7 +283,9 @@ impl Settings {
             role,
             restart: restart.map(|theirs| PeerRestart::new(&theirs, families)),
             path_ids: families.and(self.add_path_receive).and(path_ids),
-            extended_next_hop: extended_next_hop && self.extended_next_hop && families.ipv4,
+            extended_next_hop: extended_next_hop
+                && self.extended_next_hop
+                && families.has(AfiSafi::Ipv4Unicast),
             sent_path_ids: families.and(self.add_path_send).and(sent_path_ids),
         })
     }
@@ -333,7 +326,7 @@ mod tests {
             alternate_asn: None,
             router_id: Ipv4Addr::new(10, 0, 0, 1),
             peer_asn: Some(4_200_000_000),
-            families: FamilySet { ipv4: true, ipv6: true },
+            families: FamilySet::UNICAST,
             hold_time: 90,
             passive: false,
             connect_retry: 5,
@@ -341,9 +334,9 @@ mod tests {
             role_strict: false,
             graceful_restart: true,
             own_restart: None,
-            add_path_receive: FamilySet::default(),
+            add_path_receive: FamilySet::NONE,
             extended_next_hop: false,
-            add_path_send: FamilySet::default(),
+            add_path_send: FamilySet::NONE,
         }
     }
 
@@ -378,7 +371,7 @@ mod tests {
             asn: 4_200_000_000,
             router_id: Ipv4Addr::new(10, 0, 0, 2),
             hold_time: 30,
-            families: FamilySet { ipv4: true, ipv6: true },
+            families: FamilySet::UNICAST,
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
@@ -388,12 +381,12 @@ mod tests {
                 restarting: false,
                 notification: true,
                 time: 0,
-                families: FamilySet::default(),
-                forwarding: FamilySet::default(),
+                families: FamilySet::NONE,
+                forwarding: FamilySet::NONE,
             }),
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             extended_next_hop: false,
-            sent_path_ids: FamilySet::default(),
+            sent_path_ids: FamilySet::NONE,
         };
         assert_eq!(n, expected);
     }
@@ -431,7 +424,7 @@ mod tests {
         ] {
             assert_eq!(of(5, value).unwrap().extended_next_hop, expected, "{value:?}");
         }
-        let six = Settings { families: FamilySet { ipv4: false, ipv6: true }, ..any.clone() };
+        let six = Settings { families: FamilySet::IPV6_UNICAST, ..any.clone() };
         let open = six.first_open();
         let body = frame(&open, MAX_LEN).unwrap().unwrap().body;
         let sends = |c| matches!(c, Capability::ExtendedNextHop(_));
@@ -501,7 +494,7 @@ mod tests {
     fn a_peer_without_capabilities_speaks_plain_bgp() {
         let ours = Settings { peer_asn: Some(65002), ..settings() };
         let n = negotiate(&ours, &custom(65002, 0, [1, 1, 1, 1], &[])).unwrap();
-        assert_eq!(n.families, FamilySet { ipv4: true, ipv6: false });
+        assert_eq!(n.families, FamilySet::IPV4_UNICAST);
         assert_eq!(
             (n.hold_time, n.four_octet_as, n.extended_message, n.route_refresh, n.enhanced_refresh),
             (0, false, false, false, false)
@@ -511,10 +504,10 @@ mod tests {
     /// RFC 4724 section 3: families that the session does not carry have no routes to retain.
     #[test]
     fn the_restart_of_a_peer_is_that_of_the_families_of_the_session() {
-        let ours = Settings { peer_asn: None, families: FamilySet { ipv4: true, ipv6: false }, ..settings() };
+        let ours = Settings { peer_asn: None, families: FamilySet::IPV4_UNICAST, ..settings() };
         let mut bytes = Vec::new();
-        for (afi, safi, forwarding) in [(1, 1, true), (2, 1, true), (1, 128, true), (1, 1, false)] {
-            RestartFamilies::push(&mut bytes, afi, safi, forwarding);
+        for (afi, safi, flags) in [(1, 1, 0x80), (2, 1, 0x80), (1, 128, 0x80), (1, 1, 0)] {
+            bytes.extend_from_slice(&[0, afi, safi, flags]);
         }
         let restart = |restarting, time, bytes| {
             let families = RestartFamilies::new(bytes);
@@ -522,7 +515,7 @@ mod tests {
         };
         let both = [restart(false, 7, &[]), restart(true, 4095, &bytes)];
         let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &both)).unwrap();
-        let v4 = FamilySet { ipv4: true, ipv6: false };
+        let v4 = FamilySet::IPV4_UNICAST;
         let expected =
             PeerRestart { restarting: true, notification: false, time: 4095, families: v4, forwarding: v4 };
         assert_eq!(n.restart, Some(expected), "the last capability counts");
@@ -537,9 +530,9 @@ mod tests {
     /// RFC 4724 section 3: every family that we offer, with F where forwarding has lasted, and R after a restart alone.
     #[test]
     fn our_restart_has_the_families_of_open_and_r_and_f_as_they_are() {
-        let v4 = FamilySet { ipv4: true, ipv6: false };
+        let v4 = FamilySet::IPV4_UNICAST;
         let peer = Settings { peer_asn: None, local_asn: 65009, ..theirs() };
-        for (restarted, forwarding) in [(true, v4), (false, FamilySet::ALL), (true, FamilySet::default())] {
+        for (restarted, forwarding) in [(true, v4), (false, FamilySet::ALL), (true, FamilySet::NONE)] {
             let own = OwnRestart { time: 90, restarted, forwarding };
             let ours = Settings { own_restart: Some(own), ..settings() };
             let expected = PeerRestart {
@@ -562,7 +555,7 @@ mod tests {
         let ours = Settings { peer_asn: None, ..settings() };
         let six = [Capability::Multiprotocol { afi: 2, safi: 1 }];
         let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &six)).unwrap();
-        assert_eq!(n.families, FamilySet { ipv4: false, ipv6: true });
+        assert_eq!(n.families, FamilySet::IPV6_UNICAST);
         let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
         let refusal = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
         assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));
@@ -570,8 +563,8 @@ mod tests {
 
     #[test]
     fn path_identifiers_come_where_we_receive_and_the_peer_sends() {
-        let (none, both) = (FamilySet::default(), FamilySet { ipv4: true, ipv6: true });
-        let ipv4 = FamilySet { ipv4: true, ipv6: false };
+        let (none, both) = (FamilySet::NONE, FamilySet::UNICAST);
+        let ipv4 = FamilySet::IPV4_UNICAST;
         let ours = |families, add_path_receive| Settings {
             peer_asn: None,
             families,

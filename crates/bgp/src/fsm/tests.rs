@@ -14,7 +14,7 @@ fn settings(id: u8, passive: bool) -> Settings {
         alternate_asn: None,
         router_id: Ipv4Addr::new(10, 0, 0, id),
         peer_asn: Some(65001),
-        families: FamilySet { ipv4: true, ipv6: true },
+        families: FamilySet::UNICAST,
         hold_time: 90,
         passive,
         connect_retry: 20,
@@ -22,8 +22,8 @@ fn settings(id: u8, passive: bool) -> Settings {
         role_strict: false,
         graceful_restart: false,
         own_restart: None,
-        add_path_receive: FamilySet::default(),
-        add_path_send: FamilySet::default(),
+        add_path_receive: FamilySet::NONE,
+        add_path_send: FamilySet::NONE,
         extended_next_hop: false,
     }
 }
@@ -447,12 +447,12 @@ fn hold_interface_down_ceases_and_release_connects_at_once() {
 fn hold_max_prefixes_names_the_limit_to_the_peer_and_rejects_connections() {
     let expected = [
         (
-            Obstacle::MaxPrefixes(Afi::Ipv4, 1000),
-            Notification::max_prefixes(Afi::Ipv4, 1000),
+            Obstacle::MaxPrefixes(AfiSafi::Ipv4Unicast, 1000),
+            Notification::max_prefixes(AfiSafi::Ipv4Unicast, 1000),
             "NOTIFICATION sent (cease: maximum number of prefixes reached (1000 of ipv4-unicast))",
         ),
         (
-            Obstacle::MaxPrefixesOut(Afi::Ipv6, 7),
+            Obstacle::MaxPrefixesOut(AfiSafi::Ipv6Unicast, 7),
             Notification::cease_with_text(cease::ADMIN_RESET, "more than 7 ipv6-unicast prefixes to send"),
             "NOTIFICATION sent (cease: administrative reset (\"more than 7 ipv6-unicast prefixes to send\"))",
         ),

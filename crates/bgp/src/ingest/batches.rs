@@ -7,7 +7,9 @@ use crate::attr::AttrSet;
 use crate::message::{Prefixes, RouteOp, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
 use crate::shard::Split;
-use ribtide_prefix::{Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family};
+use ribtide_prefix::{
+    BgpFamilies, BgpFamily, LOGICAL_SHARDS, Prefix, for_each_bgp_family, logical_shard, per_bgp_family,
+};
 use ribtide_wire::bgp::nlri::Nlri;
 
 /// Which thread runs each logical shard.
@@ -33,10 +35,10 @@ struct Open {
     thread: u16,
     batch: UpdateBatch,
     /// Prefixes that the operations of the batch cover.
-    taken: Families<Counts>,
+    taken: BgpFamilies<Counts>,
 }
 
-per_family! {
+per_bgp_family! {
     /// A number per family.
     struct Counts<F> = u32;
 }
@@ -64,9 +66,9 @@ impl ShardBatches {
                 peer: PeerId(0),
                 session: 0,
                 ops: Vec::new(),
-                prefixes: Families::default(),
+                prefixes: BgpFamilies::default(),
             },
-            taken: Families::default(),
+            taken: BgpFamilies::default(),
         });
         let open = open.collect();
         let mut places = map.map(place);
@@ -137,7 +139,7 @@ impl ShardBatches {
 
     /// Ends a run of prefixes.
     #[inline(always)]
-    fn take<F: Family>(&mut self, mut touched: ThreadSet, attrs: Option<&AttrSet>, path_id: u32) {
+    fn take<F: BgpFamily>(&mut self, mut touched: ThreadSet, attrs: Option<&AttrSet>, path_id: u32) {
         while touched != 0 {
             self.open[touched.trailing_zeros() as usize].take::<F>(attrs, path_id);
             touched &= touched - 1;
@@ -146,7 +148,7 @@ impl ShardBatches {
 
     /// The place of a prefix whose logical shard moves.
     #[cold]
-    fn place_in_split<F: Family>(&self, prefix: Prefix<F>) -> u8 {
+    fn place_in_split<F: BgpFamily>(&self, prefix: Prefix<F>) -> u8 {
         let place = |(split, [giver, taker]): &(Split, [u8; 2])| match split.has_moved(prefix) {
             true => *taker,
             false => *giver,
@@ -171,7 +173,7 @@ impl ShardBatches {
             if !open.batch.ops.is_empty() {
                 let fresh = room_like(&open.batch);
                 self.closed.push((open.thread, std::mem::replace(&mut open.batch, fresh)));
-                open.taken = Families::default();
+                open.taken = BgpFamilies::default();
             }
         }
     }
@@ -179,14 +181,14 @@ impl ShardBatches {
 
 impl Open {
     /// Adds an operation for the prefixes that have none yet.
-    fn take<F: Family>(&mut self, attrs: Option<&AttrSet>, path_id: u32) {
+    fn take<F: BgpFamily>(&mut self, attrs: Option<&AttrSet>, path_id: u32) {
         let all = self.batch.prefixes.get::<F>().len() as u32;
         let count = all - std::mem::replace(self.taken.get_mut::<F>(), all);
         match self.batch.ops.last_mut() {
-            Some(op) if op.afi == F::AFI && op.path_id == path_id && same(op.attrs.as_ref(), attrs) => {
+            Some(op) if op.family == F::ID && op.path_id == path_id && same(op.attrs.as_ref(), attrs) => {
                 op.count += count;
             }
-            _ => self.batch.ops.push(RouteOp { attrs: attrs.cloned(), path_id, afi: F::AFI, count }),
+            _ => self.batch.ops.push(RouteOp { attrs: attrs.cloned(), path_id, family: F::ID, count }),
         }
     }
 }
@@ -195,8 +197,8 @@ impl Open {
 /// growth from nothing touches twice the memory.
 fn room_like(batch: &UpdateBatch) -> UpdateBatch {
     let UpdateBatch { peer, session, ops, prefixes } = batch;
-    let mut room: Families<Prefixes> = Families::default();
-    for_each_family!(F => *room.get_mut::<F>() = Vec::with_capacity(prefixes.get::<F>().len()));
+    let mut room: BgpFamilies<Prefixes> = BgpFamilies::default();
+    for_each_bgp_family!(F => *room.get_mut::<F>() = Vec::with_capacity(prefixes.get::<F>().len()));
     UpdateBatch { peer: *peer, session: *session, ops: Vec::with_capacity(ops.len()), prefixes: room }
 }
 

@@ -7,7 +7,7 @@
 use super::recent::Recent;
 use crate::attr::{AttrSet, Content};
 use ribtide_policy::{Changes, Memo, NewNextHop, Policy, Route, Source, Validation};
-use ribtide_prefix::{Afi, Family, Prefix};
+use ribtide_prefix::{AfiSafi, BgpFamily, Prefix};
 use ribtide_wire::bgp::NextHop;
 use ribtide_wire::bgp::attribute::Attributes;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ struct Place {
 struct CachedResult {
     policy: Arc<Policy>,
     source: Source,
-    afi: Afi,
+    family: AfiSafi,
     received: AttrSet,
     memo: Memo<AttrSet>,
 }
@@ -59,14 +59,14 @@ pub(super) struct PolicyResult<'a> {
 }
 
 impl Import {
-    /// Evaluates the policy for routes of family `afi` with these attributes and this next hop.
+    /// Evaluates the policy for routes of family `family` with these attributes and this next hop.
     /// `validation`: where the policy tests the validation state.
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, and the caches")]
     pub(super) fn evaluate<'a>(
         &'a mut self,
         policy: &'a Arc<Policy>,
         source: Source,
-        afi: Afi,
+        family: AfiSafi,
         next_hop: NextHop,
         validation: Option<Validation<'a>>,
         content: &'a Content,
@@ -76,7 +76,7 @@ impl Import {
             self.places.resize_with(PLACES, Place::default);
         }
         let Import { places, once, scratch } = self;
-        let route = Route { attributes: content.attributes(), next_hop, afi, source, validation };
+        let route = Route { attributes: content.attributes(), next_hop, family, source, validation };
         let hash = content.hash();
         let place = &mut places[hash as usize % PLACES];
         let memo = if place.hash != hash {
@@ -85,14 +85,14 @@ impl Import {
         } else {
             let same = |j: &CachedResult| {
                 Arc::ptr_eq(&j.policy, policy)
-                    && (j.source, j.afi) == (source, afi)
+                    && (j.source, j.family) == (source, family)
                     && j.received.has_content(content)
             };
             place.cached.take_if(|cached| !same(cached));
             let cached = place.cached.get_or_insert_with(|| {
                 let memo = memo_of(policy, &route, content, scratch, recent);
                 let received = recent.intern(content).clone();
-                Box::new(CachedResult { policy: policy.clone(), source, afi, received, memo })
+                Box::new(CachedResult { policy: policy.clone(), source, family, received, memo })
             });
             &mut cached.memo
         };
@@ -108,7 +108,7 @@ impl PolicyResult<'_> {
     }
 
     /// The result for `prefix`.
-    pub(super) fn on<F: Family>(&mut self, prefix: Prefix<F>) -> Option<&AttrSet> {
+    pub(super) fn on<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> Option<&AttrSet> {
         let PolicyResult { policy, route, content, memo, scratch, recent } = self;
         memo.decide(policy, route, prefix, |changes| changed_set(changes, route, content, scratch, recent))
             .map(|set| &*set)

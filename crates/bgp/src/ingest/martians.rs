@@ -5,7 +5,7 @@
 //! bit of a table of 32 bytes.
 
 use ribtide_policy::{PrefixRange, PrefixSet};
-use ribtide_prefix::{AnyPrefix, Bits, Families, Family, PerFamily, Prefix};
+use ribtide_prefix::{AnyPrefix, BgpFamily, Bits, Families, Family, PerFamily, Prefix};
 use ribtide_wire::bgp::nlri::Nlri;
 
 /// A list of prefixes to refuse. Equality compares the lists.
@@ -71,14 +71,14 @@ impl Martians {
     }
 
     /// Whether the list refuses `prefix`.
-    pub fn contains<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    pub fn contains<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.first_bytes::<F>().has(prefix) && self.set.contains(prefix)
     }
 
     /// A copy of the first bytes, for a loop over prefixes.
     #[inline]
-    pub(super) fn first_bytes<F: Family>(&self) -> FirstBytes {
-        *self.first_bytes.get::<F>()
+    pub(super) fn first_bytes<F: BgpFamily>(&self) -> FirstBytes {
+        *self.first_bytes.get::<F::Address>()
     }
 
     /// Appends `route` to `refused` and returns `true` if the list refuses its prefix.
@@ -96,13 +96,13 @@ impl Martians {
 impl FirstBytes {
     /// Whether the list may have a prefix with this first byte.
     #[inline]
-    pub(super) fn has<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    pub(super) fn has<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         let first = first_byte(prefix);
         self.0[usize::from(first >> 6)] >> (first & 63) & 1 != 0
     }
 
     /// Sets the first bytes of all addresses in `prefix`.
-    fn mark<F: Family>(&mut self, prefix: Prefix<F>) {
+    fn mark<F: BgpFamily>(&mut self, prefix: Prefix<F>) {
         let first = first_byte(prefix);
         let last = first | 0xff_u8.checked_shr(prefix.len().into()).unwrap_or(0);
         for byte in first..=last {
@@ -120,7 +120,7 @@ impl PartialEq for Martians {
 impl Eq for Martians {}
 
 #[inline]
-fn first_byte<F: Family>(prefix: Prefix<F>) -> u8 {
+fn first_byte<F: BgpFamily>(prefix: Prefix<F>) -> u8 {
     (prefix.bits().left() >> 120) as u8
 }
 

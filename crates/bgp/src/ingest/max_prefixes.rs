@@ -14,7 +14,7 @@
 use super::{SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use crate::peer::{PeerInfo, PrefixLimits};
-use ribtide_prefix::{Afi, Family, Prefix, Set, per_family, with_spare};
+use ribtide_prefix::{AfiSafi, BgpFamily, Prefix, Set, per_bgp_family, with_spare};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use std::fmt;
 
@@ -54,7 +54,7 @@ impl fmt::Display for LimitAction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LimitEvent {
     /// The family.
-    pub afi: Afi,
+    pub family: AfiSafi,
     /// Which limit.
     pub crossed: LimitCrossed,
     /// Accepted prefixes.
@@ -95,7 +95,7 @@ pub struct PrefixCount {
 
 /// The accepted prefixes of a family with a limit.
 #[derive(Debug)]
-pub(super) struct Accepted<F: Family> {
+pub(super) struct Accepted<F: BgpFamily> {
     prefixes: Set<Prefix<F>>,
     /// Instead of them, where the session has path identifiers.
     paths: Set<PathPrefix<F>>,
@@ -113,17 +113,17 @@ pub(super) struct Accepted<F: Family> {
     events: Vec<LimitEvent>,
 }
 
-per_family! {
+per_bgp_family! {
     /// The accepted prefixes, where the family has a limit.
     #[derive(Debug)]
     pub(super) struct AcceptedPrefixes<F> = Option<Accepted<F>>;
 }
 
-impl<F: Family> Accepted<F> {
+impl<F: BgpFamily> Accepted<F> {
     /// No prefix yet; `None` if `settings` has no limit of this family.
     pub(super) fn new(settings: Option<MaxPrefixes>) -> Option<Accepted<F>> {
         let MaxPrefixes { limits, action, warning } = settings?;
-        let max = limits.of(F::AFI)?;
+        let max = limits[F::ID]?;
         let warn_at = (u64::from(max) * u64::from(warning)).div_ceil(100);
         Some(Accepted {
             prefixes: Set::default(),
@@ -202,7 +202,7 @@ impl<F: Family> Accepted<F> {
 
     fn report(&mut self, crossed: LimitCrossed) {
         let PrefixCount { count, max } = self.count();
-        self.events.push(LimitEvent { afi: F::AFI, crossed, count, max });
+        self.events.push(LimitEvent { family: F::ID, crossed, count, max });
     }
 }
 
@@ -241,7 +241,7 @@ impl<N: SessionNlri> Admission<'_, N> {
 }
 
 /// The same for a family with a limit; apart, so that families without one stay as fast.
-impl<F: Family> Accepted<F> {
+impl<F: BgpFamily> Accepted<F> {
     #[inline(never)]
     fn withdraw<N: SessionNlri<Family = F>>(
         &mut self,

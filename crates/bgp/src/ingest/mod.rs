@@ -27,11 +27,11 @@ use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
-pub use received::{KeptRoute, ReceivedView};
+pub use received::{KeptPlace, KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{Afi, Families, Family, Prefix, Set, SortedMap, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, SortedMap, for_each_bgp_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -57,8 +57,8 @@ pub struct Ingest {
 /// Scratch memory for prefixes, and for those with path identifiers.
 #[derive(Default)]
 struct Run {
-    prefixes: Families<Prefixes>,
-    paths: Families<PathPrefixes>,
+    prefixes: BgpFamilies<Prefixes>,
+    paths: BgpFamilies<PathPrefixes>,
 }
 
 /// What sessions send in a family: prefixes, or prefixes with path identifiers. Each is code of its
@@ -70,7 +70,7 @@ trait SessionNlri: Nlri + Ord + Hash + 'static {
     fn kept(received: &mut Received) -> &mut SortedMap<Self, AttrSet>;
 }
 
-impl<F: Family> SessionNlri for Prefix<F> {
+impl<F: BgpFamily> SessionNlri for Prefix<F> {
     fn of(prefix: Prefix<F>, _: u32) -> Prefix<F> {
         prefix
     }
@@ -88,7 +88,7 @@ impl<F: Family> SessionNlri for Prefix<F> {
     }
 }
 
-impl<F: Family> SessionNlri for PathPrefix<F> {
+impl<F: BgpFamily> SessionNlri for PathPrefix<F> {
     fn of(prefix: Prefix<F>, path_id: u32) -> PathPrefix<F> {
         PathPrefix { prefix, path_id }
     }
@@ -117,7 +117,7 @@ impl Ingest {
         peer: &mut IngestPeer,
         body: &[u8],
         out: &mut ShardBatches,
-    ) -> Result<Option<Afi>, Notification> {
+    ) -> Result<Option<AfiSafi>, Notification> {
         let update = update::parse_filtered(body, &peer.context.update, peer.context.filter.as_ref())?;
         peer.counters.updates += 1;
         peer.counters.discarded_attributes += update.discarded().len() as u64;
@@ -128,7 +128,7 @@ impl Ingest {
             peer.counters.treated_as_withdraw += 1;
             peer.counters.last_fault = Some(reason);
         }
-        for_each_family!(F => match update.path_ids().has(F::AFI) {
+        for_each_bgp_family!(F => match update.path_ids().has(F::ID) {
             false => self.routes::<Prefix<F>>(peer, &update, out),
             true => self.paths::<F>(peer, &update, out),
         });
@@ -138,19 +138,19 @@ impl Ingest {
     /// The routes of a session with path identifiers, apart from those of others.
     #[cold]
     #[inline(never)]
-    fn paths<F: Family>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
+    fn paths<F: BgpFamily>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
         self.routes::<PathPrefix<F>>(peer, update, out);
     }
 
     #[inline(always)]
     fn routes<N: SessionNlri>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
-        let afi = N::Family::AFI;
+        let family = N::Family::ID;
         let IngestPeer { info, settings, context, counters, accepted, received, refreshed } = peer;
         let announced = || update.announced_nlri::<N>();
         if refresh::any(refreshed) {
             refresh::note::<N>(refreshed, update);
         }
-        if !info.families.has(afi) {
+        if !info.families.has(family) {
             let withdrawn = update.withdrawn_nlri::<N>().count();
             counters.ignored += (withdrawn + announced().count()) as u64;
             return;
@@ -210,7 +210,7 @@ impl Ingest {
             Validation { vrps, origin: origin_of(attributes, info.egress.local_asn), path }
         });
         let mut result =
-            import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
+            import.evaluate(&settings.import, source, family, next_hop, validation, content, recent);
         let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {
             let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
             let (count, beyond) = routes.announce(attrs, prefixes);

@@ -7,7 +7,7 @@
 use super::{Ingest, IngestPeer, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Actions, Definition, Policy, Route, RouteType, Source, Statement, Then};
-use ribtide_prefix::{Afi, Family, Prefix, V4};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamily, Prefix, V4};
 use ribtide_wire::bgp::attribute::{Aggregator, Attributes, Origin, code, expected_flags};
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -47,7 +47,7 @@ impl OriginatedAttributes {
     }
 
     /// The next hop of routes of a family; unspecified for this router.
-    pub fn next_hop<F: Family>(&self) -> NextHop {
+    pub fn next_hop<F: BgpFamily>(&self) -> NextHop {
         match (self.next_hop, F::AFI) {
             (Some(IpAddr::V4(address)), _) => NextHop::V4(address),
             (Some(IpAddr::V6(address)), _) => NextHop::from_v6(address, None),
@@ -57,12 +57,17 @@ impl OriginatedAttributes {
     }
 
     /// The same after some actions, and with this next hop.
-    pub fn changed(self, actions: Actions, next_hop: Option<IpAddr>, afi: Afi) -> OriginatedAttributes {
+    pub fn changed(
+        self,
+        actions: Actions,
+        next_hop: Option<IpAddr>,
+        family: AfiSafi,
+    ) -> OriginatedAttributes {
         let statement = Statement { actions, then: Then::Accept, ..Statement::default() };
         let definition = Definition { name: String::new(), statements: vec![statement] };
         let source = Source { neighbor: Ipv4Addr::UNSPECIFIED.into(), kind: RouteType::Local };
         let of_family = NextHop::V4(Ipv4Addr::UNSPECIFIED);
-        let route = Route { attributes: &self.bytes, next_hop: of_family, afi, source, validation: None };
+        let route = Route { attributes: &self.bytes, next_hop: of_family, family, source, validation: None };
         let policy = Policy::new(vec![Arc::new(definition)], false);
         let mut bytes = Vec::new();
         // The statement holds for every prefix.
@@ -76,7 +81,7 @@ impl OriginatedAttributes {
 impl Ingest {
     /// Appends the routes of a source to `out`: first withdrawals, then announcements with these
     /// attributes, as far as the policy of the source accepts them.
-    pub fn originate<F: Family>(
+    pub fn originate<F: BgpFamily>(
         &mut self,
         peer: &IngestPeer,
         attributes: &OriginatedAttributes,
@@ -91,7 +96,7 @@ impl Ingest {
         content.begin(next_hop);
         Attributes::new(&attributes.bytes).for_each(|attribute| content.push(&attribute));
         let mut result =
-            import.evaluate(&settings.import, info.source(), F::AFI, next_hop, None, content, recent);
+            import.evaluate(&settings.import, info.source(), F::ID, next_hop, None, content, recent);
         if let Some(attrs) = result.settled().map(Option::<&AttrSet>::cloned) {
             out.extend(info, attrs.as_ref(), announced.iter().copied());
             return;

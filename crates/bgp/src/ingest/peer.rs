@@ -7,7 +7,7 @@ use super::refresh::Refreshed;
 use crate::peer::{PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::zone::zone_of;
-use ribtide_prefix::{Afi, Families, for_each_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, any_bgp_family, for_each_bgp_family};
 use ribtide_rpki::{Direction, PathRule};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attribute, code, number, router_ids};
@@ -93,11 +93,11 @@ pub struct IngestPeer {
     /// Counters since the session was established.
     pub counters: IngestCounters,
     /// The accepted prefixes of families with a limit.
-    pub(super) accepted: Families<AcceptedPrefixes>,
+    pub(super) accepted: BgpFamilies<AcceptedPrefixes>,
     /// The routes before import policy, where they are kept.
     pub(super) received: Option<Box<Received>>,
     /// Route refreshes under way.
-    pub(super) refreshed: Families<Refreshed>,
+    pub(super) refreshed: BgpFamilies<Refreshed>,
 }
 
 /// What decides beside the import policy whether routes are used.
@@ -132,7 +132,15 @@ impl IngestPeer {
         let accepted = accepted(&settings);
         let received = settings.keeps_received().then(Box::default);
         let counters = IngestCounters::default();
-        IngestPeer { info, settings, context, counters, accepted, received, refreshed: Families::default() }
+        IngestPeer {
+            info,
+            settings,
+            context,
+            counters,
+            accepted,
+            received,
+            refreshed: BgpFamilies::default(),
+        }
     }
 
     /// Changes the settings of later routes. Kept routes are evaluated again
@@ -155,38 +163,36 @@ impl IngestPeer {
     }
 
     /// The prefixes of a family against its limit, if it has one.
-    pub fn prefix_count(&self, afi: Afi) -> Option<PrefixCount> {
-        match afi {
-            Afi::Ipv4 => self.accepted.v4.as_ref().map(Accepted::count),
-            Afi::Ipv6 => self.accepted.v6.as_ref().map(Accepted::count),
-        }
+    pub fn prefix_count(&self, family: AfiSafi) -> Option<PrefixCount> {
+        let mut count = None;
+        for_each_bgp_family!(F => if F::ID == family {
+            count = self.accepted.get::<F>().as_ref().map(Accepted::count);
+        });
+        count
     }
 
     /// The limits that were reached since the last call. If one [ends the
     /// session](LimitEvent::ends_session), the caller reads no further UPDATE.
     #[inline]
     pub fn take_limit_events(&mut self) -> Option<Vec<LimitEvent>> {
-        let Families { v4, v6 } = &self.accepted;
-        let any =
-            v4.as_ref().is_some_and(Accepted::has_events) || v6.as_ref().is_some_and(Accepted::has_events);
-        if !any {
+        if !any_bgp_family!(F => self.accepted.get::<F>().as_ref().is_some_and(Accepted::has_events)) {
             return None;
         }
         let mut events = Vec::new();
-        for_each_family!(F => events.extend(self.accepted.get_mut::<F>().iter_mut().flat_map(Accepted::take_events)));
+        for_each_bgp_family!(F => events.extend(self.accepted.get_mut::<F>().iter_mut().flat_map(Accepted::take_events)));
         Some(events)
     }
 
     /// Shrinks its tables to their contents. O(capacity): call it only when the reader is idle.
     pub fn shrink_to_fit(&mut self) {
-        for_each_family!(F => self.accepted.get_mut::<F>().iter_mut().for_each(Accepted::shrink_to_fit));
+        for_each_bgp_family!(F => self.accepted.get_mut::<F>().iter_mut().for_each(Accepted::shrink_to_fit));
     }
 }
 
 /// No accepted prefix yet, where `settings` has a limit.
-fn accepted(settings: &IngestSettings) -> Families<AcceptedPrefixes> {
-    let mut accepted = Families::default();
-    for_each_family!(F => *accepted.get_mut::<F>() = Accepted::new(settings.max_prefixes));
+fn accepted(settings: &IngestSettings) -> BgpFamilies<AcceptedPrefixes> {
+    let mut accepted = BgpFamilies::default();
+    for_each_bgp_family!(F => *accepted.get_mut::<F>() = Accepted::new(settings.max_prefixes));
     accepted
 }
 

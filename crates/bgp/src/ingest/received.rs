@@ -15,20 +15,23 @@ use super::max_prefixes::Admission;
 use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Route, Validation};
-use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, SortedMap, V4, V6, for_each_family, per_family};
+use ribtide_prefix::{
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Prefix, SortedMap, for_each_bgp_family,
+    per_bgp_family,
+};
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use std::sync::Arc;
 
-per_family! {
+per_bgp_family! {
     /// The routes of a family, in an order in which those below a prefix are adjacent.
     #[derive(Debug)]
     struct Routes<F> = SortedMap<Prefix<F>, AttrSet>;
 }
 
-per_family! {
+per_bgp_family! {
     /// The same of a session with path identifiers.
     #[derive(Debug)]
     struct PathRoutes<F> = SortedMap<PathPrefix<F>, AttrSet>;
@@ -38,9 +41,9 @@ per_family! {
 #[derive(Debug, Default)]
 pub(super) struct Received {
     /// Of a family without path identifiers.
-    routes: Families<Routes>,
+    routes: BgpFamilies<Routes>,
     /// Of a family with them.
-    paths: Families<PathRoutes>,
+    paths: BgpFamilies<PathRoutes>,
     pending: Option<Pending>,
 }
 
@@ -50,12 +53,12 @@ struct Pending {
     changed: Arc<Families<ChangedPrefixes>>,
     /// The table of their former results; `None`: results may differ for other reasons.
     before: Option<Arc<Vrps>>,
-    cursors: Families<Cursors>,
+    cursors: BgpFamilies<Cursors>,
 }
 
 /// The place of the next route.
 #[derive(Debug)]
-struct Cursor<F: Family> {
+struct Cursor<F: BgpFamily> {
     /// Walk over all routes, not over the changed prefixes.
     whole: bool,
     /// The number of the changed prefix.
@@ -64,25 +67,25 @@ struct Cursor<F: Family> {
     last: Option<PathPrefix<F>>,
 }
 
-impl<F: Family> Default for Cursor<F> {
+impl<F: BgpFamily> Default for Cursor<F> {
     fn default() -> Self {
         Cursor { whole: true, index: 0, last: None }
     }
 }
 
-per_family! {
+per_bgp_family! {
     #[derive(Debug)]
     struct Cursors<F> = Cursor<F>;
 }
 
 impl Received {
     /// The routes of a family without path identifiers.
-    pub(super) fn prefixes<F: Family>(&mut self) -> &mut SortedMap<Prefix<F>, AttrSet> {
+    pub(super) fn prefixes<F: BgpFamily>(&mut self) -> &mut SortedMap<Prefix<F>, AttrSet> {
         self.routes.get_mut::<F>()
     }
 
     /// The routes of a family with path identifiers.
-    pub(super) fn paths<F: Family>(&mut self) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
+    pub(super) fn paths<F: BgpFamily>(&mut self) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
         self.paths.get_mut::<F>()
     }
 
@@ -111,13 +114,14 @@ impl Received {
     }
 
     /// The number of routes of a family.
-    pub(super) fn len<F: Family>(&mut self) -> usize {
+    pub(super) fn len<F: BgpFamily>(&mut self) -> usize {
         self.prefixes::<F>().len() + self.paths::<F>().len()
     }
 
     /// The policy changed: all routes are evaluated again.
     pub(super) fn evaluate_all(&mut self) {
-        self.pending = Some(Pending { changed: Arc::default(), before: None, cursors: Families::default() });
+        self.pending =
+            Some(Pending { changed: Arc::default(), before: None, cursors: BgpFamilies::default() });
     }
 
     /// The table of payloads changed: routes at or below `changed`, or of `all` prefixes, whose state is another than
@@ -127,9 +131,9 @@ impl Received {
             // Which routes have results of which table is no longer known.
             return self.evaluate_all();
         }
-        let mut cursors: Families<Cursors> = Families::default();
-        for_each_family!(F => {
-            let prefixes = changed.get::<F>().len();
+        let mut cursors: BgpFamilies<Cursors> = BgpFamilies::default();
+        for_each_bgp_family!(F => {
+            let prefixes = changed.get::<<F as BgpFamily>::Address>().len();
             cursors.get_mut::<F>().whole = all || (prefixes > 0 && prefixes >= self.len::<F>());
         });
         self.pending = Some(Pending { changed: changed.clone(), before: Some(before.clone()), cursors });
@@ -151,7 +155,11 @@ impl Received {
         loop {
             let at = match whole {
                 true => Some(Prefix::default_route()).filter(|_| *index == 0),
-                false => changed.get::<N::Family>().get(*index).copied(),
+                false => changed
+                    .get::<<N::Family as BgpFamily>::Address>()
+                    .get(*index)
+                    .copied()
+                    .map(Prefix::from_ip),
             }?;
             *budget = budget.checked_sub(1)?;
             let end = N::of(Prefix::host(at.last_addr())?, u32::MAX);
@@ -177,7 +185,7 @@ impl IngestPeer {
     }
 
     /// The number of kept routes of a family.
-    pub fn received_len<F: Family>(&mut self) -> usize {
+    pub fn received_len<F: BgpFamily>(&mut self) -> usize {
         self.received.as_mut().map_or(0, |received| received.len::<F>())
     }
 
@@ -199,8 +207,8 @@ impl IngestPeer {
     }
 
     /// Whether its routes of family `F` have path identifiers.
-    fn has_path_ids<F: Family>(&self) -> bool {
-        self.info.path_ids.has(F::AFI)
+    fn has_path_ids<F: BgpFamily>(&self) -> bool {
+        self.info.path_ids.has(F::ID)
     }
 
     /// Whether [`Ingest::evaluate_again`] has work.
@@ -219,7 +227,7 @@ impl Ingest {
     /// appends them to `out`. Routes keep their place in counters. Returns whether all is done.
     pub fn evaluate_again(&mut self, peer: &mut IngestPeer, out: &mut ShardBatches, budget: usize) -> bool {
         let mut budget = budget;
-        for_each_family!(F => match peer.has_path_ids::<F>() {
+        for_each_bgp_family!(F => match peer.has_path_ids::<F>() {
             false => self.family_again::<Prefix<F>>(peer, out, &mut budget),
             true => self.family_again::<PathPrefix<F>>(peer, out, &mut budget),
         });
@@ -237,7 +245,7 @@ impl Ingest {
         out: &mut ShardBatches,
         budget: &mut usize,
     ) {
-        let afi = N::Family::AFI;
+        let family = N::Family::ID;
         let IngestPeer { info, settings, accepted, received, counters, context, refreshed: _ } = peer;
         let Some(received) = received else { return };
         let rule = context.path_rule().filter(|_| settings.import.tests_path());
@@ -262,7 +270,7 @@ impl Ingest {
             });
             let is_same = |before: &Arc<Vrps>| {
                 path.is_none_or(|path| path.before == Some(path.now))
-                    && before.validate(prefix, origin) == vrps.validate(prefix, origin)
+                    && before.validate(prefix.ip(), origin) == vrps.validate(prefix.ip(), origin)
             };
             if before.as_ref().is_some_and(is_same) {
                 continue;
@@ -275,7 +283,7 @@ impl Ingest {
             let validation = Some(Validation { vrps, origin, path });
             let source = info.source();
             let mut result =
-                import.evaluate(&settings.import, source, afi, next_hop, validation, content, recent);
+                import.evaluate(&settings.import, source, family, next_hop, validation, content, recent);
             let new = result.on(prefix).cloned();
             if !batches::same(new.as_ref(), last.as_ref()) {
                 send(&mut routes, last.as_ref(), &mut run);
@@ -329,6 +337,8 @@ pub(super) fn path_of(attributes: &[u8]) -> AsPath<'_> {
 /// A route before import policy, and what the policy says of it now.
 #[derive(Clone, Debug)]
 pub struct ReceivedView {
+    /// The family.
+    pub family: AfiSafi,
     /// The prefix.
     pub prefix: AnyPrefix,
     /// Its path identifier, in a session that has them (RFC 7911).
@@ -356,13 +366,14 @@ impl Ingest {
         let route = Route {
             attributes: attrs.bytes(),
             next_hop: attrs.next_hop(),
-            afi: N::Family::AFI,
+            family: N::Family::ID,
             source: info.source(),
             validation: Some(Validation { vrps: &self.vrps, origin, path }),
         };
         let (changes, reasons) = settings.import.explain(&route, prefix.any());
-        let validity = self.vrps.validate(prefix, origin);
+        let validity = self.vrps.validate(prefix.ip(), origin);
         ReceivedView {
+            family: N::Family::ID,
             prefix: prefix.any(),
             path_id: N::HAS_PATH_ID.then(|| kept.path_id()),
             attrs: attrs.clone(),
@@ -381,7 +392,7 @@ impl Ingest {
         }
     }
 
-    fn views_of<F: Family>(&self, peer: &mut IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
+    fn views_of<F: BgpFamily>(&self, peer: &mut IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
         let has_path_ids = peer.has_path_ids::<F>();
         let Some(received) = &mut peer.received else { return Vec::new() };
         if has_path_ids {
@@ -399,28 +410,22 @@ impl Ingest {
         kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
-    /// A page of kept routes of a session after this prefix and path identifier, IPv4 before IPv6.
+    /// A page of kept routes of a session after this place, family by family.
     pub fn view_page(
         &self,
         peer: &mut IngestPeer,
-        after: Option<(AnyPrefix, u32)>,
+        after: Option<KeptPlace>,
         limit: usize,
     ) -> Vec<ReceivedView> {
-        let (v4, v6) = match after {
-            None => (Some(None), None),
-            Some((AnyPrefix::V4(prefix), path_id)) => (Some(Some(PathPrefix { prefix, path_id })), None),
-            Some((AnyPrefix::V6(prefix), path_id)) => (None, Some(PathPrefix { prefix, path_id })),
-        };
         let mut page = Vec::new();
-        if let Some(after) = v4 {
-            self.page_of::<V4>(peer, after, limit, &mut page);
-        }
-        self.page_of::<V6>(peer, v6, limit, &mut page);
+        for_each_bgp_family!(F => if let Some(after) = place_in::<F>(after) {
+            self.page_of::<F>(peer, after, limit, &mut page);
+        });
         page
     }
 
     /// Fills a page up to `limit`.
-    fn page_of<F: Family>(
+    fn page_of<F: BgpFamily>(
         &self,
         peer: &mut IngestPeer,
         after: Option<PathPrefix<F>>,
@@ -440,40 +445,52 @@ impl Ingest {
     }
 }
 
-/// A kept route: its prefix, path identifier (0 without one) and attributes as received.
-pub type KeptRoute = (AnyPrefix, u32, AttrSet);
+/// The place of a kept route: family, prefix and path identifier (0 without one), in the order of pages.
+pub type KeptPlace = (AfiSafi, AnyPrefix, u32);
+
+/// A kept route and its attributes as received.
+pub type KeptRoute = (KeptPlace, AttrSet);
+
+/// Where a page after this place begins in family `F`: after a route, or with the first for `Some(None)`; `None`: it
+/// has none of the family.
+fn place_in<F: BgpFamily>(after: Option<KeptPlace>) -> Option<Option<PathPrefix<F>>> {
+    match after {
+        Some((family, prefix, path_id)) if family == F::ID => {
+            Some(Prefix::from_any(prefix).map(|prefix| PathPrefix { prefix, path_id }))
+        }
+        Some((family, ..)) if family > F::ID => None,
+        _ => Some(None),
+    }
+}
 
 impl IngestPeer {
-    /// Kept routes after this prefix and path identifier, in order, IPv4 before IPv6, at most `limit`; `None` where
-    /// they are not kept.
-    pub fn kept_page(&mut self, after: Option<(AnyPrefix, u32)>, limit: usize) -> Option<Vec<KeptRoute>> {
+    /// Kept routes after this place, family by family, at most `limit`; `None` where they are not kept.
+    pub fn kept_page(&mut self, after: Option<KeptPlace>, limit: usize) -> Option<Vec<KeptRoute>> {
         self.received.as_ref()?;
         let mut page = Vec::new();
-        if !matches!(after, Some((AnyPrefix::V6(_), _))) {
-            let after = match after {
-                Some((AnyPrefix::V4(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
-                _ => None,
-            };
-            self.kept_of::<V4>(after, limit, &mut page);
-        }
-        let after = match after {
-            Some((AnyPrefix::V6(prefix), path_id)) => Some(PathPrefix { prefix, path_id }),
-            _ => None,
-        };
-        self.kept_of::<V6>(after, limit, &mut page);
+        for_each_bgp_family!(F => if let Some(after) = place_in::<F>(after) {
+            self.kept_of::<F>(after, limit, &mut page);
+        });
         Some(page)
     }
 
-    fn kept_of<F: Family>(&mut self, after: Option<PathPrefix<F>>, limit: usize, page: &mut Vec<KeptRoute>) {
+    fn kept_of<F: BgpFamily>(
+        &mut self,
+        after: Option<PathPrefix<F>>,
+        limit: usize,
+        page: &mut Vec<KeptRoute>,
+    ) {
         let left = limit.saturating_sub(page.len());
         let has_path_ids = self.has_path_ids::<F>();
         let Some(received) = &mut self.received else { return };
         if has_path_ids {
             let kept = received.after(after).iter().take(left);
-            page.extend(kept.map(|(route, attrs)| (route.prefix.any(), route.path_id, attrs.clone())));
+            page.extend(
+                kept.map(|(route, attrs)| ((F::ID, route.prefix.any(), route.path_id), attrs.clone())),
+            );
         } else {
             let kept = received.after(after.map(|last| last.prefix)).iter().take(left);
-            page.extend(kept.map(|(prefix, attrs)| (prefix.any(), 0, attrs.clone())));
+            page.extend(kept.map(|(prefix, attrs)| ((F::ID, prefix.any(), 0), attrs.clone())));
         }
     }
 }

@@ -3,11 +3,13 @@
 
 use super::max_prefixes::Admission;
 use super::{Ingest, IngestPeer, SessionNlri, ShardBatches};
-use ribtide_prefix::{Afi, Families, Family, Prefix, Set, for_each_family, per_family};
+use ribtide_prefix::{
+    AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, any_bgp_family, for_each_bgp_family, per_bgp_family,
+};
 use ribtide_wire::bgp::nlri::PathPrefix;
 use ribtide_wire::bgp::update::Update;
 
-per_family! {
+per_bgp_family! {
     /// What came since the begin of a refresh; path identifiers are 0 without one. `None`: no refresh is under way, or shards do
     /// all.
     #[derive(Debug)]
@@ -16,14 +18,14 @@ per_family! {
 
 /// Whether any refresh is under way.
 #[inline]
-pub(super) fn any(refreshed: &Families<Refreshed>) -> bool {
-    refreshed.v4.is_some() || refreshed.v6.is_some()
+pub(super) fn any(refreshed: &BgpFamilies<Refreshed>) -> bool {
+    any_bgp_family!(F => refreshed.get::<F>().is_some())
 }
 
 /// Notes what an UPDATE announces, and forgets what it withdraws.
 #[cold]
 #[inline(never)]
-pub(super) fn note<N: SessionNlri>(refreshed: &mut Families<Refreshed>, update: &Update<'_>) {
+pub(super) fn note<N: SessionNlri>(refreshed: &mut BgpFamilies<Refreshed>, update: &Update<'_>) {
     let Some(notes) = refreshed.get_mut::<N::Family>() else { return };
     let item = |route: N| PathPrefix { prefix: route.prefix(), path_id: route.path_id() };
     for route in update.withdrawn_nlri::<N>() {
@@ -34,8 +36,8 @@ pub(super) fn note<N: SessionNlri>(refreshed: &mut Families<Refreshed>, update: 
 
 impl IngestPeer {
     /// The peer begins to send its routes of a family again.
-    pub fn begin_refresh(&mut self, afi: Afi) {
-        for_each_family!(F => if F::AFI == afi && (self.received.is_some() || self.accepted.get::<F>().is_some()) {
+    pub fn begin_refresh(&mut self, family: AfiSafi) {
+        for_each_bgp_family!(F => if F::ID == family && (self.received.is_some() || self.accepted.get::<F>().is_some()) {
             *self.refreshed.get_mut::<F>() = Some(Set::default());
         });
     }
@@ -44,9 +46,9 @@ impl IngestPeer {
 impl Ingest {
     /// The peer has sent its routes of a family again: appends withdrawals of those that it has left out, where the reader knows
     /// them.
-    pub fn end_refresh(&mut self, peer: &mut IngestPeer, afi: Afi, out: &mut ShardBatches) {
-        for_each_family!(F => if F::AFI == afi {
-            match peer.info.path_ids.has(afi) {
+    pub fn end_refresh(&mut self, peer: &mut IngestPeer, family: AfiSafi, out: &mut ShardBatches) {
+        for_each_bgp_family!(F => if F::ID == family {
+            match peer.info.path_ids.has(family) {
                 false => end::<Prefix<F>>(peer, out),
                 true => end::<PathPrefix<F>>(peer, out),
             }

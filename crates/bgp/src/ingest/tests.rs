@@ -21,7 +21,7 @@ use std::sync::Arc;
 const HEADER: usize = 19;
 
 fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     let info = PeerInfo {
         id: PeerId(3),
         session: 1,
@@ -31,7 +31,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
         kind,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings {
             cluster_id: Ipv4Addr::new(10, 0, 0, 99),
             ..EgressSettings::new(
@@ -70,7 +70,7 @@ fn attributes(asns: &[u32], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-fn announce<F: Family>(attributes: &[u8], next_hop: NextHop, prefixes: &[&str]) -> Vec<u8> {
+fn announce<F: BgpFamily>(attributes: &[u8], next_hop: NextHop, prefixes: &[&str]) -> Vec<u8> {
     let prefixes: Vec<Prefix<F>> = prefixes.iter().map(|text| text.parse().unwrap()).collect();
     let mut out = Vec::new();
     UpdatePacker::new(attributes, next_hop, 4096).announce(prefixes, &mut out).unwrap();
@@ -289,7 +289,7 @@ fn families_that_were_not_negotiated_are_ignored_and_end_of_rib_is_told() {
     assert_eq!(ingest.update(&mut peer, &update, &mut out), Ok(None));
     assert!(out.is_empty());
     assert_eq!((peer.counters.ignored, peer.counters.announced), (1, 0));
-    assert_eq!(ingest.update(&mut peer, &[0, 0, 0, 0], &mut out), Ok(Some(Afi::Ipv4)));
+    assert_eq!(ingest.update(&mut peer, &[0, 0, 0, 0], &mut out), Ok(Some(AfiSafi::Ipv4Unicast)));
 }
 
 /// A route as it arrives at a thread: whose, which attributes, and the prefix.
@@ -418,9 +418,9 @@ proptest! {
                 let choice = choices.iter().position(|attrs| *attrs == op.attrs).unwrap();
                 prop_assert!(op.count > 0);
                 for _ in 0..op.count {
-                    let prefix = match op.afi {
-                        Afi::Ipv4 => v4.next().map(Prefix::any),
-                        Afi::Ipv6 => v6.next().map(Prefix::any),
+                    let prefix = match op.family {
+                        AfiSafi::Ipv4Unicast => v4.next().map(Prefix::any),
+                        AfiSafi::Ipv6Unicast => v6.next().map(Prefix::any),
                     };
                     seen[usize::from(thread)].push((batch.session, choice, prefix.unwrap()));
                 }

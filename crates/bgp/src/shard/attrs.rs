@@ -10,7 +10,7 @@ use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use ribtide_prefix::{AnyPrefix, Family, prefetch};
+use ribtide_prefix::{AnyPrefix, BgpFamily, prefetch};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
@@ -234,7 +234,7 @@ impl AttrTable {
     }
 
     /// `count` more paths use a set in use, `recursive` ones or others.
-    pub(super) fn retain<F: Family>(&mut self, number: u32, recursive: bool, count: u32) {
+    pub(super) fn retain<F: BgpFamily>(&mut self, number: u32, recursive: bool, count: u32) {
         let entry = self.entry_mut(number);
         entry.refs += count;
         let hop = entry.hop;
@@ -242,7 +242,7 @@ impl AttrTable {
     }
 
     /// A path less uses a set; see [`AttrTable::release_ref`].
-    pub(super) fn release<F: Family>(&mut self, number: u32, recursive: bool) {
+    pub(super) fn release<F: BgpFamily>(&mut self, number: u32, recursive: bool) {
         let hop = self.entry(number).hop;
         self.hops.release::<F>(hop, recursive, 1);
         self.release_ref(number);
@@ -250,13 +250,13 @@ impl AttrTable {
 
     /// Paths that use a set in use are about to come: from now on its next hop counts among those that are not known, until
     /// [`AttrTable::announced`].
-    pub(super) fn expect<F: Family>(&mut self, number: u32, recursive: bool) {
+    pub(super) fn expect<F: BgpFamily>(&mut self, number: u32, recursive: bool) {
         let hop = self.entry(number).hop;
         self.hops.retain::<F>(hop, recursive, 1);
     }
 
     /// `count` paths came to use a set. Undoes one [`AttrTable::acquire`] and one [`AttrTable::expect`].
-    pub(super) fn announced<F: Family>(&mut self, number: u32, recursive: bool, count: u32) {
+    pub(super) fn announced<F: BgpFamily>(&mut self, number: u32, recursive: bool, count: u32) {
         let entry = self.entry_mut(number);
         entry.refs += count;
         let hop = entry.hop;

@@ -6,7 +6,7 @@ use crate::message::{
 };
 use crate::peer::{FeedKind, PeerId};
 use crate::watch::WatchNews;
-use ribtide_prefix::{AnyPrefix, Family, Map, Prefix};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, Map, Prefix, sum_bgp_families};
 use smallvec::SmallVec;
 use std::net::IpAddr;
 
@@ -51,6 +51,8 @@ pub struct Removed {
     pub peer: PeerId,
     /// The number of its session.
     pub session: u32,
+    /// The family.
+    pub family: AfiSafi,
     /// The prefix.
     pub prefix: AnyPrefix,
     /// The path identifier; 0 without one.
@@ -123,7 +125,7 @@ impl ShardOut {
 
     /// Adds a change of the best path of `prefix`, from one index of [`ShardOut::path`] to another;
     /// at most one is [`NONE`].
-    pub(super) fn change<F: Family>(&mut self, prefix: Prefix<F>, old: u32, new: u32) {
+    pub(super) fn change<F: BgpFamily>(&mut self, prefix: Prefix<F>, old: u32, new: u32) {
         self.len += 1;
         if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
             batch.changes.get_mut::<F>().push(Change { prefix, old, new });
@@ -146,7 +148,7 @@ impl ShardOut {
 
     /// Adds a part of a dump of ranked paths.
     pub(super) fn ranked_dump(&mut self, worker: u32, token: u64, batch: RankedBatch, last: bool) {
-        self.len += batch.changes.v4.len() + batch.changes.v6.len();
+        self.len += sum_bgp_families!(F => batch.changes.get::<F>().len());
         self.effects.egress.push(ToEgress::One(worker, EgressIn::RankedDump { token, batch, last }));
     }
 
@@ -156,7 +158,7 @@ impl ShardOut {
     }
 
     /// Feeds another next hop of `prefix`, or none.
-    pub(super) fn feed<F: Family>(&mut self, prefix: Prefix<F>, next_hop: Option<(IpAddr, FeedKind)>) {
+    pub(super) fn feed<F: BgpFamily>(&mut self, prefix: Prefix<F>, next_hop: Option<(IpAddr, FeedKind)>) {
         let feed = &mut self.effects.feed;
         let index = next_hop.map_or(NONE, |(next_hop, kind)| {
             *self.single.entry((next_hop, kind)).or_insert_with(|| {
@@ -165,11 +167,11 @@ impl ShardOut {
                 (feed.sets.len() - 1) as u32
             })
         });
-        feed.changes.get_mut::<F>().push((prefix, index));
+        feed.changes.get_mut::<F::Address>().push((prefix.ip(), index));
     }
 
     /// Feeds another next-hop set of `prefix`, or none, where more than the best path matters.
-    pub(super) fn feed_set<F: Family>(&mut self, prefix: Prefix<F>, set: Option<&FeedSet>) {
+    pub(super) fn feed_set<F: BgpFamily>(&mut self, prefix: Prefix<F>, set: Option<&FeedSet>) {
         let feed = &mut self.effects.feed;
         let index = set.map_or(NONE, |set| {
             self.several.get(set).copied().unwrap_or_else(|| {
@@ -179,12 +181,12 @@ impl ShardOut {
                 index
             })
         });
-        feed.changes.get_mut::<F>().push((prefix, index));
+        feed.changes.get_mut::<F::Address>().push((prefix.ip(), index));
     }
 
     /// Adds a part of a dump. Later changes go into a new batch.
     pub(super) fn dump(&mut self, worker: u32, token: u64, batch: BestBatch, last: bool) {
-        self.len += batch.changes.v4.len() + batch.changes.v6.len();
+        self.len += sum_bgp_families!(F => batch.changes.get::<F>().len());
         self.effects.egress.push(ToEgress::One(worker, EgressIn::Dump { token, batch, last }));
     }
 

@@ -19,7 +19,7 @@ use crate::decision::{self, Candidate};
 use crate::link_bandwidth;
 use crate::message::FeedSet;
 use crate::peer::FeedKind;
-use ribtide_prefix::Family;
+use ribtide_prefix::BgpFamily;
 use smallvec::SmallVec;
 
 /// The last feed of a prefix, where more than the best path matters.
@@ -34,7 +34,7 @@ impl Core {
     /// Notes the last feed of a route, for [`Core::feed`]. Call it before the paths of the route
     /// change.
     #[inline]
-    pub(super) fn note_fed<F: Family>(&mut self, route: &Route<F>, out: &ShardOut) {
+    pub(super) fn note_fed<F: BgpFamily>(&mut self, route: &Route<F>, out: &ShardOut) {
         if self.feeds_several(out) {
             self.note_set(route);
         }
@@ -42,12 +42,12 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn note_set<F: Family>(&mut self, route: &Route<F>) {
+    fn note_set<F: BgpFamily>(&mut self, route: &Route<F>) {
         self.fed = self.fed_set(route);
     }
 
     /// The last feed of a route.
-    pub(super) fn fed_set<F: Family>(&self, route: &Route<F>) -> Fed {
+    pub(super) fn fed_set<F: BgpFamily>(&self, route: &Route<F>) -> Fed {
         let selected = route.selected();
         let paths = route.paths(&self.paths);
         if self.is_not_fed(paths[selected]) {
@@ -75,7 +75,7 @@ impl Core {
 
     /// Feeds a route whose selected path was `old`, if its feed changed. `new` is the selected
     /// path, or `None` if the route is about to go. Returns whether the feed changed.
-    pub(super) fn feed<F: Family>(
+    pub(super) fn feed<F: BgpFamily>(
         &mut self,
         route: &Route<F>,
         [old, new]: [Option<SelectedPath>; 2],
@@ -108,7 +108,7 @@ impl Core {
     /// An originated path without feed is selected instead of `old`: BGP has no route for the RIB manager. Returns
     /// whether the path needs a fence, because no originated one was selected before.
     #[cold]
-    fn feed_nothing<F: Family>(
+    fn feed_nothing<F: BgpFamily>(
         &mut self,
         route: &Route<F>,
         old: Option<SelectedPath>,
@@ -129,7 +129,7 @@ impl Core {
 
     #[cold]
     #[inline(never)]
-    fn feed_several<F: Family>(
+    fn feed_several<F: BgpFamily>(
         &mut self,
         route: &Route<F>,
         new: Option<SelectedPath>,
@@ -148,7 +148,7 @@ impl Core {
     }
 
     /// Feeds a route as it is, changed or not.
-    pub(super) fn feed_again<F: Family>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
+    pub(super) fn feed_again<F: BgpFamily>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
         if self.is_not_fed(best) {
             return;
         }
@@ -161,7 +161,7 @@ impl Core {
     }
 
     /// Selects the multipath members and the backup of a route, and notes them in its paths.
-    fn assign<F: Family>(&mut self, route: &Route<F>) -> FeedSet {
+    fn assign<F: BgpFamily>(&mut self, route: &Route<F>) -> FeedSet {
         let (members, backup) = match route.best() {
             Some(best) if route.len() > 1 => self.choose(route.paths(&self.paths), best),
             _ => Default::default(),

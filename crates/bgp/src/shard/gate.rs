@@ -36,7 +36,10 @@ use super::query::Standing;
 use super::route::{self, Route};
 use super::{Core, GROUP, Shard, ShardOut, Spot, Tables};
 use crate::message::{Confirmation, NONE};
-use ribtide_prefix::{AnyPrefix, Families, Family, Map, Prefix, for_each_family, logical_shard, per_family};
+use ribtide_prefix::{
+    AnyPrefix, BgpFamilies, BgpFamily, Map, Prefix, any_bgp_family, for_each_bgp_family, logical_shard,
+    per_bgp_family,
+};
 use std::collections::VecDeque;
 
 /// Unconfirmed fences at most. Later changes wait for the next one.
@@ -111,23 +114,23 @@ pub(super) struct Gates {
     /// The fence that changes wait for now.
     fence: u64,
     /// Prefixes that changed since the last fence.
-    fed: Families<Fed>,
+    fed: BgpFamilies<Fed>,
     /// Prefixes of each unconfirmed fence, oldest first.
-    fenced: VecDeque<(u64, Families<Fed>)>,
+    fenced: VecDeque<(u64, BgpFamilies<Fed>)>,
     /// The last confirmed fence.
     confirmed: u64,
     /// Advertised paths of prefixes whose best path is another.
-    advertised: Families<Advertised>,
+    advertised: BgpFamilies<Advertised>,
     waiting: usize,
     blocked: usize,
 }
 
-per_family! {
+per_bgp_family! {
     /// Prefixes that waited for a fence; they may wait for a later one by now.
     struct Fed<F> = Vec<Prefix<F>>;
 }
 
-per_family!(struct Advertised<F> = Map<Prefix<F>, Path>);
+per_bgp_family!(struct Advertised<F> = Map<Prefix<F>, Path>);
 
 impl Default for Gates {
     fn default() -> Gates {
@@ -135,10 +138,10 @@ impl Default for Gates {
             on: false,
             // 0 means none.
             fence: 1,
-            fed: Families::default(),
+            fed: BgpFamilies::default(),
             fenced: VecDeque::new(),
             confirmed: 0,
-            advertised: Families::default(),
+            advertised: BgpFamilies::default(),
             waiting: 0,
             blocked: 0,
         }
@@ -170,7 +173,7 @@ impl Gates {
     }
 
     /// The change of `prefix` that is fed now needs confirmation.
-    fn wait<F: Family>(&mut self, prefix: Prefix<F>, before: Gate, advertised: bool) -> Gate {
+    fn wait<F: BgpFamily>(&mut self, prefix: Prefix<F>, before: Gate, advertised: bool) -> Gate {
         let after = before.wait(self.fence, advertised);
         if !before.waits_for(self.fence) {
             self.fed.get_mut::<F>().push(prefix);
@@ -180,7 +183,7 @@ impl Gates {
     }
 
     fn has_no_change(&self) -> bool {
-        self.fed.v4.is_empty() && self.fed.v6.is_empty()
+        !any_bgp_family!(F => !self.fed.get::<F>().is_empty())
     }
 }
 
@@ -216,7 +219,7 @@ impl Shard {
         let gates = &mut self.core.gates;
         gates.on = on;
         if !on {
-            gates.fed = Families::default();
+            gates.fed = BgpFamilies::default();
             gates.fenced.clear();
             // Confirmations under way name earlier fences.
             gates.fence += 1;
@@ -238,7 +241,7 @@ impl Shard {
         }
     }
 
-    fn block<F: Family>(&mut self, prefix: Prefix<F>, blocked: bool, out: &mut ShardOut) {
+    fn block<F: BgpFamily>(&mut self, prefix: Prefix<F>, blocked: bool, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
         // The prefix may belong to another shard, which gets the same message.
@@ -265,13 +268,13 @@ impl Shard {
         let mut left = STEP;
         while left > 0 && core.gates.any_confirmed() {
             let Some((fence, mut fed)) = core.gates.fenced.pop_front() else { return };
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 let fed = fed.get_mut::<F>();
                 let some = fed.split_off(fed.len().saturating_sub(left));
                 left -= some.len();
                 some.chunks(GROUP).for_each(|some| core.open::<F>(tables, some, fence, out));
             });
-            if !fed.v4.is_empty() || !fed.v6.is_empty() {
+            if any_bgp_family!(F => !fed.get::<F>().is_empty()) {
                 core.gates.fenced.push_front((fence, fed));
             }
         }
@@ -281,9 +284,9 @@ impl Shard {
 impl Core {
     /// Opens the gates of those prefixes, at most [`GROUP`], that wait for `fence` and for no later
     /// one.
-    fn open<F: Family>(
+    fn open<F: BgpFamily>(
         &mut self,
-        tables: &mut Families<Tables>,
+        tables: &mut BgpFamilies<Tables>,
         prefixes: &[Prefix<F>],
         fence: u64,
         out: &mut ShardOut,
@@ -301,7 +304,7 @@ impl Core {
     }
 
     /// A gate opens by a step. The best path is advertised if the gate is open then.
-    fn opened<F: Family>(&mut self, route: &mut Route<F>, after: Gate, out: &mut ShardOut) {
+    fn opened<F: BgpFamily>(&mut self, route: &mut Route<F>, after: Gate, out: &mut ShardOut) {
         let mut after = after;
         if after == Gate::OPEN && route.gate.advertises_former() && self.waits_for_report(route) {
             after = Gate::HELD;
@@ -315,20 +318,20 @@ impl Core {
     }
 
     /// Advertises the best path of a route in any state.
-    pub(super) fn open_gate<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
+    pub(super) fn open_gate<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         if route.gate != Gate::OPEN {
             self.opened(route, Gate::OPEN, out);
         }
     }
 
     /// Whether a route has no best path and may get one when the RIB manager reports a next hop.
-    pub(super) fn waits_for_report<F: Family>(&self, route: &Route<F>) -> bool {
+    pub(super) fn waits_for_report<F: BgpFamily>(&self, route: &Route<F>) -> bool {
         !route.is_usable() && self.has_unknown(route)
     }
 
     /// Returns the new gate of a route that [waits for a report](Core::waits_for_report). `old` was
     /// its best path.
-    pub(super) fn holds<F: Family>(&mut self, prefix: Prefix<F>, gate: Gate, old: Option<Path>) -> Gate {
+    pub(super) fn holds<F: BgpFamily>(&mut self, prefix: Prefix<F>, gate: Gate, old: Option<Path>) -> Gate {
         match old {
             Some(old) if gate == Gate::OPEN => {
                 self.hold_advertised(prefix, old);
@@ -345,7 +348,7 @@ impl Core {
 
     /// Returns the new gate of a prefix whose best path changed. `fed`: the RIB manager got a
     /// change.
-    pub(super) fn passes<F: Family>(
+    pub(super) fn passes<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         gate: Gate,
@@ -374,7 +377,7 @@ impl Core {
 
     /// Sets the gate of an adopted route that waited in another shard. `advertised`: the map has
     /// its advertised path.
-    pub(super) fn waits_here<F: Family>(
+    pub(super) fn waits_here<F: BgpFamily>(
         &mut self,
         route: &mut Route<F>,
         advertised: bool,
@@ -401,7 +404,7 @@ impl Core {
     /// Takes a route out of the counts, because it moves to another shard. Returns `None` if its
     /// best path is advertised, else the advertised path. The path of an ended session is withdrawn
     /// instead.
-    pub(super) fn waits_elsewhere<F: Family>(
+    pub(super) fn waits_elsewhere<F: BgpFamily>(
         &mut self,
         route: &Route<F>,
         out: &mut ShardOut,
@@ -419,7 +422,7 @@ impl Core {
     }
 
     /// The advertised path of a route.
-    pub(super) fn advertised<F: Family>(&self, route: &Route<F>) -> Option<Path> {
+    pub(super) fn advertised<F: BgpFamily>(&self, route: &Route<F>) -> Option<Path> {
         match route.gate {
             Gate::OPEN => self.best_of(route),
             gate if gate.advertises_former() => {
@@ -430,7 +433,7 @@ impl Core {
     }
 
     /// Whether the best path of a route is advertised.
-    pub(super) fn standing<F: Family>(&self, route: &Route<F>) -> Standing {
+    pub(super) fn standing<F: BgpFamily>(&self, route: &Route<F>) -> Standing {
         match route.gate {
             Gate::OPEN => Standing::Advertised,
             gate if gate.is_blocked() => Standing::Blocked,
@@ -439,7 +442,7 @@ impl Core {
     }
 
     /// Advertises `new` in place of the advertised path: `best` if the gate is open.
-    fn resend<F: Family>(
+    fn resend<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         gate: Gate,
@@ -460,7 +463,7 @@ impl Core {
 
     /// Notes `path` as the advertised path of `prefix`, though another is best. It keeps its
     /// attributes and session.
-    pub(super) fn hold_advertised<F: Family>(&mut self, prefix: Prefix<F>, path: Path) {
+    pub(super) fn hold_advertised<F: BgpFamily>(&mut self, prefix: Prefix<F>, path: Path) {
         self.attrs.hold(path.attrs);
         self.sessions.hold(path.session);
         self.gates.advertised.get_mut::<F>().insert(prefix, path);
@@ -473,7 +476,7 @@ impl Core {
     }
 
     /// Removes the note of the advertised path; the caller releases it.
-    pub(super) fn take_advertised<F: Family>(&mut self, prefix: Prefix<F>) -> Option<Path> {
+    pub(super) fn take_advertised<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> Option<Path> {
         self.gates.advertised.get_mut::<F>().remove(&prefix)
     }
 }

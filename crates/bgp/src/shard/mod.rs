@@ -45,8 +45,8 @@ use next_hops::News;
 use paths::{Path, PathStore};
 use refresh::Refreshes;
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LOGICAL_SHARDS, PerFamily, Prefix, for_each_family, logical_shard,
-    per_family, prefetch,
+    AnyPrefix, BgpFamilies, BgpFamily, LOGICAL_SHARDS, PerBgpFamily, Prefix, for_each_bgp_family,
+    logical_shard, per_bgp_family, prefetch, sum_bgp_families,
 };
 use route::Route;
 use sessions::Sessions;
@@ -61,14 +61,14 @@ const GROUP: usize = 32;
 
 /// The prefixes that one shard owns.
 pub struct Shard {
-    tables: Families<Tables>,
+    tables: BgpFamilies<Tables>,
     core: Core,
     work: scans::Work,
     /// The number of the attribute set of each operation of the current batch.
     numbers: Vec<u32>,
 }
 
-per_family! {
+per_bgp_family! {
     /// A table of prefixes for each logical shard; empty for those of other shards.
     struct Tables<F> = Vec<Table<Route<F>>>;
 }
@@ -107,8 +107,8 @@ struct Group {
     spots: [Spot; GROUP],
 }
 
-impl PerFamily for Group {
-    type Of<F: Family> = Group;
+impl PerBgpFamily for Group {
+    type Of<F: BgpFamily> = Group;
 }
 
 /// Where a prefix is: its logical shard, its hash, and its last slot.
@@ -135,7 +135,7 @@ impl Shard {
     fn make(options: DecisionOptions, tracks: bool) -> Shard {
         let seed = Seed::random();
         Shard {
-            tables: Families { v4: tables(&seed), v6: tables(&seed) },
+            tables: all_tables(&seed),
             core: Core {
                 several: options.forwards_by_several(),
                 shares_changed: false,
@@ -162,7 +162,7 @@ impl Shard {
     /// seed.
     pub fn with_seed(self, seed: &HashSeed) -> Shard {
         let HashSeed(seed) = seed;
-        let tables = Families { v4: tables(seed), v6: tables(seed) };
+        let tables = all_tables(seed);
         Shard { tables, core: Core { seed: seed.clone(), ..self.core }, ..self }
     }
 
@@ -173,8 +173,8 @@ impl Shard {
             ShardIn::PeerUp(info) => self.peer_up(info, out),
             ShardIn::PeerDown { peer, session, retained } => self.peer_down(peer, session, retained, out),
             ShardIn::Sweep { peer, session, families } => self.sweep(peer, session, families, out),
-            ShardIn::BeginOfRefresh { peer, session, afi } => self.begin_refresh(peer, session, afi),
-            ShardIn::EndOfRefresh { peer, session, afi } => self.end_refresh(peer, session, afi),
+            ShardIn::BeginOfRefresh { peer, session, family } => self.begin_refresh(peer, session, family),
+            ShardIn::EndOfRefresh { peer, session, family } => self.end_refresh(peer, session, family),
             ShardIn::Dump(request) => {
                 if request.ranked {
                     self.begin_ranked();
@@ -212,7 +212,7 @@ impl Shard {
 
     /// Shrinks every table to its contents. O(capacity): call it only when the stage is idle.
     pub fn shrink_to_fit(&mut self) {
-        for_each_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
+        for_each_bgp_family!(F => self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit));
         self.core.attrs.shrink_to_fit();
         if let Some(watches) = &mut self.core.watches {
             watches.shrink_to_fit();
@@ -227,7 +227,7 @@ impl Shard {
                 // An adopted logical shard brought the session earlier.
                 return;
             }
-            self.peer_down(info.id, former, FamilySet::default(), out);
+            self.peer_down(info.id, former, FamilySet::NONE, out);
         }
         if let Some(number) = self.core.sessions.begin(info) {
             self.core.refreshes.forget(number);
@@ -258,7 +258,7 @@ impl Shard {
     fn routes(&mut self, batch: &UpdateBatch, out: &mut ShardOut) {
         match self.core.sessions.number(batch.peer, batch.session) {
             Some(session) => self.routes_of(session, batch, out),
-            None => self.core.late += (batch.prefixes.v4.len() + batch.prefixes.v6.len()) as u64,
+            None => self.core.late += sum_bgp_families!(F => batch.prefixes.get::<F>().len() as u64),
         }
     }
 
@@ -272,9 +272,9 @@ impl Shard {
                 op.attrs.as_ref().map_or(NONE, |attrs| core.attrs.acquire(attrs, op.path_id, None))
             }),
         );
-        let mut groups: Families<Group> = Families::default();
+        let mut groups: BgpFamilies<Group> = BgpFamilies::default();
         for (op, number) in ops.iter().zip(numbers) {
-            for_each_family!(F => if F::AFI == op.afi {
+            for_each_bgp_family!(F => if F::ID == op.family {
                 let (tables, group, prefixes) = (tables.get_mut::<F>(), groups.get_mut::<F>(), prefixes.get::<F>());
                 let end = prefixes.len().min(group.taken + op.count as usize);
                 let hint = |attrs| match core.sessions.is_originated(session) {
@@ -347,7 +347,7 @@ impl Shard {
     /// The state of a next hop depends on the route of `prefix`: paths of that prefix are announced
     /// again with a next hop of their own.
     #[cold]
-    fn set_apart<F: Family>(&mut self, prefix: Prefix<F>, address: IpAddr, out: &mut ShardOut) {
+    fn set_apart<F: BgpFamily>(&mut self, prefix: Prefix<F>, address: IpAddr, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         core.attrs.hops.set_apart(address, prefix.any());
         let table = &tables.get::<F>()[usize::from(logical_shard(prefix))];
@@ -362,9 +362,9 @@ impl Shard {
         let again = |path: &Path| {
             let (attrs, info) = (core.attrs.get(path.attrs).clone(), &core.sessions.get(path.session).info);
             let path_id = core.attrs.path_id(path.attrs);
-            let mut prefixes = Families::default();
+            let mut prefixes = BgpFamilies::default();
             *prefixes.get_mut::<F>() = vec![prefix];
-            let ops = vec![RouteOp { attrs: Some(attrs), path_id, afi: F::AFI, count: 1 }];
+            let ops = vec![RouteOp { attrs: Some(attrs), path_id, family: F::ID, count: 1 }];
             UpdateBatch { peer: info.id, session: info.session, ops, prefixes }
         };
         let batches: Vec<(u16, UpdateBatch)> = table
@@ -388,7 +388,13 @@ impl Shard {
     }
 }
 
-fn tables<F: Family>(seed: &Seed) -> Vec<Table<Route<F>>> {
+fn all_tables(seed: &Seed) -> BgpFamilies<Tables> {
+    let mut all = BgpFamilies::default();
+    for_each_bgp_family!(F => *all.get_mut::<F>() = tables::<F>(seed));
+    all
+}
+
+fn tables<F: BgpFamily>(seed: &Seed) -> Vec<Table<Route<F>>> {
     (0..LOGICAL_SHARDS).map(|_| Table::new(seed.clone())).collect()
 }
 
@@ -425,7 +431,7 @@ impl SelectedPath {
 impl Core {
     /// Finds the places of the next prefixes of a batch and prefetches routes, then paths, then the
     /// attributes of best paths, or the memory that a purge of `leaving` needs.
-    fn prefetch<F: Family>(
+    fn prefetch<F: BgpFamily>(
         &self,
         tables: &[Table<Route<F>>],
         prefixes: &[Prefix<F>],
@@ -456,7 +462,7 @@ impl Core {
 
     /// Prefetches for the removal of the paths of a session. For most routes that is the reference
     /// count of the attributes, because the best path is another and of another class.
-    fn prefetch_leaving<F: Family>(&self, routes: &[Route<F>], session: u16) {
+    fn prefetch_leaving<F: BgpFamily>(&self, routes: &[Route<F>], session: u16) {
         let mut candidates_of: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
         for route in routes {
             let paths = route.paths(&self.paths);
@@ -474,7 +480,7 @@ impl Core {
     }
 
     /// Prefetches the attributes of best paths.
-    fn prefetch_best<F: Family>(&self, routes: &[Route<F>]) {
+    fn prefetch_best<F: BgpFamily>(&self, routes: &[Route<F>]) {
         let best: SmallVec<[Path; GROUP]> = routes.iter().filter_map(|route| self.best_of(route)).collect();
         for path in best {
             prefetch(self.attrs.get(path.attrs).as_hops());
@@ -589,16 +595,16 @@ impl Core {
         paths.iter().filter(|path| path.session == session).count() >= SESSION_PATHS_MAX
     }
 
-    fn best_of<F: Family>(&self, route: &Route<F>) -> Option<Path> {
+    fn best_of<F: BgpFamily>(&self, route: &Route<F>) -> Option<Path> {
         route.best().map(|best| route.paths(&self.paths)[best])
     }
 
-    fn selected_of<F: Family>(&self, route: &Route<F>) -> SelectedPath {
+    fn selected_of<F: BgpFamily>(&self, route: &Route<F>) -> SelectedPath {
         SelectedPath { path: route.paths(&self.paths)[route.selected()], usable: route.is_usable() }
     }
 
     /// Selects among all paths of a route.
-    fn decide<F: Family>(&self, route: &mut Route<F>) {
+    fn decide<F: BgpFamily>(&self, route: &mut Route<F>) {
         let paths = route.paths(&self.paths);
         match self.best_among(paths, |_, _| true) {
             Some(best) => route.set_selected(best, true),
@@ -660,7 +666,7 @@ impl Core {
 
     /// The effect of the removal of the path at `at`. Moves the index of the best path to its later
     /// place.
-    fn before_departure<F: Family>(&self, route: &mut Route<F>, at: usize) -> Effect {
+    fn before_departure<F: BgpFamily>(&self, route: &mut Route<F>, at: usize) -> Effect {
         let Some(best) = route.best().filter(|best| *best != at) else { return Effect::Rescan };
         let paths = route.paths(&self.paths);
         let (first, gone) = (paths[best], paths[at]);
@@ -677,7 +683,7 @@ impl Core {
 
     /// Adds a path or replaces the former path of its source. Returns `false` if an equal path
     /// exists, or too many do. The caller counts references to attributes.
-    fn announce<F: Family>(
+    fn announce<F: BgpFamily>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
@@ -749,7 +755,7 @@ impl Core {
     /// its age either. Returns whether that is so; not if the new session has another identifier, which counts in the
     /// decision.
     #[cold]
-    fn take_over<F: Family>(&mut self, route: &mut Route<F>, at: usize, session: u16) -> bool {
+    fn take_over<F: BgpFamily>(&mut self, route: &mut Route<F>, at: usize, session: u16) -> bool {
         let former = route.paths(&self.paths)[at].session;
         let router_id = |number| self.sessions.get(number).info.router_id;
         if router_id(former) != router_id(session) {
@@ -768,7 +774,7 @@ impl Core {
     /// Gives a path a number of its own for its attributes, because its next hop lies inside its
     /// prefix or depends on it. Call [`Core::announced_own`] after the announcement.
     #[cold]
-    fn own_path<F: Family>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
+    fn own_path<F: BgpFamily>(&mut self, prefix: Prefix<F>, path: Path) -> Path {
         let attrs = self.attrs.get(path.attrs).clone();
         let path_id = self.attrs.path_id(path.attrs);
         let path = Path { attrs: self.attrs.acquire(&attrs, path_id, Some(prefix.any())), ..path };
@@ -781,12 +787,12 @@ impl Core {
 
     /// Ends an announcement of [`Core::own_path`]. `kept`: the path was stored.
     #[cold]
-    fn announced_own<F: Family>(&mut self, path: Path, kept: bool) {
+    fn announced_own<F: BgpFamily>(&mut self, path: Path, kept: bool) {
         self.attrs.announced::<F>(path.attrs, true, u32::from(kept));
     }
 
     /// Removes the path of a source, if there is one.
-    fn withdraw<F: Family>(
+    fn withdraw<F: BgpFamily>(
         &mut self,
         table: &mut Table<Route<F>>,
         spot: Spot,
@@ -806,7 +812,7 @@ impl Core {
     }
 
     /// Removes the paths of ended sessions from a route, but retained ones. Returns whether a path is left.
-    fn purge<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
+    fn purge<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
         let over = |core: &Core, route: &Route<F>| {
             route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).keeps::<F>())
         };
@@ -820,7 +826,7 @@ impl Core {
 
     /// Removes the path at `at`. Returns whether a path is left; if not, the caller removes the
     /// route.
-    fn forget<F: Family>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
+    fn forget<F: BgpFamily>(&mut self, route: &mut Route<F>, at: usize, out: &mut ShardOut) -> bool {
         let old = self.selected_of(route);
         self.note_fed(route, out);
         let left = route.len() > 1;
@@ -843,12 +849,12 @@ impl Core {
     }
 
     /// Releases the attributes and session of a removed path.
-    fn release<F: Family>(&mut self, gone: Path) {
+    fn release<F: BgpFamily>(&mut self, gone: Path) {
         self.attrs.release::<F>(gone.attrs, self.is_recursive(gone.session));
     }
 
     /// Selects again and sends the change, if there is one.
-    fn redecide<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
+    fn redecide<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
         let old = self.selected_of(route);
         self.note_fed(route, out);
         self.decide(route);
@@ -862,7 +868,7 @@ impl Core {
 
     /// Sends a change of the selected path, or of paths that share its traffic, to workers and the
     /// RIB manager. The attribute sets of both paths are still in use.
-    fn changed<F: Family>(
+    fn changed<F: BgpFamily>(
         &mut self,
         route: &mut Route<F>,
         old: Option<SelectedPath>,
@@ -895,7 +901,7 @@ impl Core {
 
     /// Advertises a path to workers instead of the former one. The attribute sets of both are still
     /// in use.
-    fn advertise<F: Family>(
+    fn advertise<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         old: Option<Path>,
@@ -916,7 +922,7 @@ impl Core {
 
     /// Sends workers a change of the path of a prefix; at most one of both is `None`.
     #[inline]
-    fn send_best<F: Family>(
+    fn send_best<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         old: Option<Path>,

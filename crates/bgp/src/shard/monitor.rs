@@ -8,9 +8,9 @@ use super::paths::Path;
 use super::ranked::RankedPart;
 use super::{Core, Removed, Shard};
 use crate::attr::AttrSet;
-use crate::message::{BestBatch, Change, NONE, RankedBatch, RouteOp, UpdateBatch, by_family};
+use crate::message::{BestBatch, Change, NONE, Prefixes, RankedBatch, RouteOp, UpdateBatch};
 use crate::peer::{PeerId, PeerInfo};
-use ribtide_prefix::{AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix};
+use ribtide_prefix::{BgpFamilies, BgpFamily, LOGICAL_SHARDS, LogicalShard, Prefix, for_each_bgp_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub struct MonitorPage {
 impl Shard {
     /// The routes of a logical shard from the hash `from` on, about `budget` slots of its table. Also the prefixes of
     /// another shard's part of it are none of this page's.
-    pub fn monitor_page<F: Family>(
+    pub fn monitor_page<F: BgpFamily>(
         &mut self,
         logical: LogicalShard,
         from: u32,
@@ -92,7 +92,7 @@ impl Shard {
 
     /// The paths of a logical shard from the hash `from` on, about `budget` slots of its table, and the hash to
     /// continue from; `None`: this was the last page.
-    pub fn paths_page<F: Family>(
+    pub fn paths_page<F: BgpFamily>(
         &mut self,
         logical: LogicalShard,
         from: u32,
@@ -137,13 +137,17 @@ pub fn withdrawals(removed: &[Removed]) -> Vec<UpdateBatch> {
     let batch = |run: &[Removed]| {
         let first = run.first()?;
         let op =
-            |path: &Removed| RouteOp { attrs: None, path_id: path.path_id, afi: path.prefix.afi(), count: 1 };
-        let prefixes: Vec<AnyPrefix> = run.iter().map(|path| path.prefix).collect();
+            |path: &Removed| RouteOp { attrs: None, path_id: path.path_id, family: path.family, count: 1 };
+        let mut prefixes = BgpFamilies::<Prefixes>::default();
+        for_each_bgp_family!(F => {
+            let of_family = run.iter().filter(|path| path.family == F::ID);
+            prefixes.get_mut::<F>().extend(of_family.filter_map(|path| Prefix::<F>::from_any(path.prefix)));
+        });
         Some(UpdateBatch {
             peer: first.peer,
             session: first.session,
             ops: run.iter().map(op).collect(),
-            prefixes: by_family(&prefixes),
+            prefixes,
         })
     };
     removed.chunk_by(same).filter_map(batch).collect()
@@ -151,19 +155,19 @@ pub fn withdrawals(removed: &[Removed]) -> Vec<UpdateBatch> {
 
 impl Core {
     /// A batch of each session.
-    fn batches_of<F: Family>(&self, routes: BTreeMap<(u16, u32), Vec<Prefix<F>>>) -> Vec<UpdateBatch> {
+    fn batches_of<F: BgpFamily>(&self, routes: BTreeMap<(u16, u32), Vec<Prefix<F>>>) -> Vec<UpdateBatch> {
         let mut batches: Vec<UpdateBatch> = Vec::new();
         for ((session, number), mut prefixes) in routes {
             let info = &self.sessions.get(session).info;
             let (attrs, path_id) = (self.attrs.get(number).clone(), self.attrs.path_id(number));
-            let op = RouteOp { attrs: Some(attrs), path_id, afi: F::AFI, count: prefixes.len() as u32 };
+            let op = RouteOp { attrs: Some(attrs), path_id, family: F::ID, count: prefixes.len() as u32 };
             match batches.last_mut().filter(|batch| (batch.peer, batch.session) == (info.id, info.session)) {
                 Some(batch) => {
                     batch.ops.push(op);
                     batch.prefixes.get_mut::<F>().append(&mut prefixes);
                 }
                 None => {
-                    let mut families = Families::default();
+                    let mut families = BgpFamilies::default();
                     *families.get_mut::<F>() = prefixes;
                     let (peer, session) = (info.id, info.session);
                     batches.push(UpdateBatch { peer, session, ops: vec![op], prefixes: families });

@@ -28,7 +28,8 @@ use crate::attr::AttrSet;
 use crate::message::{NextHopState, TrackedNextHop};
 use crate::peer::PeerInfo;
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LogicalShard, Map, Prefix, for_each_family, logical_shard, per_family,
+    AnyPrefix, BgpFamilies, BgpFamily, ByFamily, LogicalShard, Map, Prefix, any_bgp_family,
+    for_each_bgp_family, logical_shard, per_bgp_family, sum_bgp_families,
 };
 use std::sync::Arc;
 
@@ -46,35 +47,40 @@ pub struct Moved {
     next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
     /// Paths, route by route, from the oldest to the newest.
     paths: Vec<Path>,
-    routes: Families<Routes>,
+    routes: BgpFamilies<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
-    gated: Families<Gated>,
+    gated: BgpFamilies<Gated>,
     /// Prefixes in watches.
-    watched: Families<Watched>,
+    watched: BgpFamilies<Watched>,
     /// Whether workers get ranked paths, and the lists that they know.
     ranked: bool,
-    lists: Families<Lists>,
-    /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
-    refreshed: Vec<(u16, AnyPrefix, u32)>,
+    lists: BgpFamilies<Lists>,
+    refreshed: BgpFamilies<Refreshed>,
 }
 
 /// An attribute set, the path identifier that it came with, and the prefix of its paths if that
 /// prefix contains its next hop.
 type MovedSet = (AttrSet, u32, Option<AnyPrefix>);
 
-per_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
+per_bgp_family! {
+    /// Paths that came since the begin of a route refresh that lasts: session, prefix and path identifier.
+    #[derive(Debug)]
+    struct Refreshed<F> = Vec<(u16, Prefix<F>, u32)>;
+}
 
-per_family!(
+per_bgp_family!(struct Gated<F> = Vec<(Prefix<F>, Option<Path>)>);
+
+per_bgp_family!(
     #[derive(Debug)]
     struct Lists<F> = Vec<(Prefix<F>, List)>
 );
 
-per_family! {
+per_bgp_family! {
     #[derive(Debug)]
     struct Watched<F> = Vec<(Prefix<F>, MovedMember)>;
 }
 
-per_family! {
+per_bgp_family! {
     /// Prefixes in the order of their hashes: number of paths, index of the selected one, and whether
     /// it is usable.
     #[derive(Debug)]
@@ -90,19 +96,19 @@ impl Moved {
             attrs: Vec::new(),
             next_hops: Vec::new(),
             paths: Vec::new(),
-            routes: Families::default(),
-            gated: Families::default(),
-            watched: Families::default(),
+            routes: BgpFamilies::default(),
+            gated: BgpFamilies::default(),
+            watched: BgpFamilies::default(),
             ranked: false,
-            lists: Families::default(),
-            refreshed: Vec::new(),
+            lists: BgpFamilies::default(),
+            refreshed: BgpFamilies::default(),
         }
     }
 
     /// Whether any of its prefixes is in a watch. Then [`Shard::release_watch_news`] of the former owner
     /// must follow the adoption.
     pub fn is_watched(&self) -> bool {
-        !self.watched.v4.is_empty() || !self.watched.v6.is_empty()
+        any_bgp_family!(F => !self.watched.get::<F>().is_empty())
     }
 
     /// The logical shard.
@@ -117,7 +123,7 @@ impl Moved {
 
     /// Prefixes of both families.
     pub fn prefixes(&self) -> usize {
-        self.routes.v4.len() + self.routes.v6.len()
+        sum_bgp_families!(F => self.routes.get::<F>().len())
     }
 
     /// Paths of all prefixes.
@@ -161,7 +167,7 @@ impl Shard {
         let mut moved = Moved { ranked: self.core.ranked.is_on(), ..Moved::new(logical) };
         let mut sessions = Map::default();
         let mut left = paths.max(1);
-        for_each_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
+        for_each_bgp_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
             if left == 0 {
                 moved.end = Cut::before::<F>(Some(from));
             } else {
@@ -175,7 +181,7 @@ impl Shard {
     }
 
     /// Moves a part of a table into `moved` and releases its attributes and sessions here.
-    fn give<F: Family>(
+    fn give<F: BgpFamily>(
         &mut self,
         from: u32,
         left: &mut usize,
@@ -209,7 +215,7 @@ impl Shard {
                 if !core.refreshes.is_empty() {
                     let path_id = core.attrs.path_id(path.attrs);
                     if core.refreshes.take::<F>(path.session, (route.prefix(), path_id)) {
-                        moved.refreshed.push((session, route.prefix().any(), path_id));
+                        moved.refreshed.get_mut::<F>().push((session, route.prefix(), path_id));
                     }
                 }
             }
@@ -262,7 +268,7 @@ impl Shard {
             mut watched,
             ranked,
             mut lists,
-            refreshed,
+            mut refreshed,
             end: _,
         } = moved;
         if ranked {
@@ -282,27 +288,23 @@ impl Shard {
         };
         paths.iter_mut().for_each(|path| *path = here(*path));
         let mut rest = &paths[..];
-        for_each_family!(F => for (prefix, len, selected) in std::mem::take(routes.get_mut::<F>()) {
+        for_each_bgp_family!(F => for (prefix, len, selected) in std::mem::take(routes.get_mut::<F>()) {
             if let Some((of_route, others)) = rest.split_at_checked(len as usize) {
                 self.take(logical, prefix, of_route, selected);
                 rest = others;
             }
         });
-        for_each_family!(F => for (prefix, member) in std::mem::take(watched.get_mut::<F>()) {
+        for_each_bgp_family!(F => for (prefix, member) in std::mem::take(watched.get_mut::<F>()) {
             self.core.adopt_watched(prefix, member);
         });
-        for_each_family!(F => for (prefix, mut list) in std::mem::take(lists.get_mut::<F>()) {
+        for_each_bgp_family!(F => for (prefix, mut list) in std::mem::take(lists.get_mut::<F>()) {
             list.iter_mut().for_each(|path| *path = here(*path));
             self.core.take_list(prefix, &list);
         });
-        for (session, prefix, path_id) in refreshed {
-            let session = sessions[usize::from(session)];
-            match prefix {
-                AnyPrefix::V4(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
-                AnyPrefix::V6(prefix) => self.core.refreshes.note(session, path_id, &[prefix], true),
-            }
-        }
-        for_each_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
+        for_each_bgp_family!(F => for (session, prefix, path_id) in std::mem::take(refreshed.get_mut::<F>()) {
+            self.core.refreshes.note(sessions[usize::from(session)], path_id, &[prefix], true);
+        });
+        for_each_bgp_family!(F => for (prefix, advertised) in std::mem::take(gated.get_mut::<F>()) {
             self.take_gated(prefix, advertised.map(here), out);
         });
         numbers.iter().for_each(|number| self.core.attrs.release_ref(*number));
@@ -314,25 +316,28 @@ impl Shard {
     }
 
     /// Prefixes of each family in a logical shard.
-    pub fn table_len(&self, logical: LogicalShard) -> (usize, usize) {
-        let logical = usize::from(logical);
-        (self.tables.v4[logical].len(), self.tables.v6[logical].len())
+    pub fn table_len(&self, logical: LogicalShard) -> ByFamily<usize> {
+        let mut lens = ByFamily::default();
+        for_each_bgp_family!(F => lens[F::ID] = self.tables.get::<F>()[usize::from(logical)].len());
+        lens
     }
 
     /// Reserves memory for the prefixes of a logical shard that is about to arrive, so that no part
     /// makes a table grow. [`Shard::shrink_table`] releases it.
-    pub fn reserve_table(&mut self, logical: LogicalShard, (v4, v6): (usize, usize)) {
+    pub fn reserve_table(&mut self, logical: LogicalShard, lens: ByFamily<usize>) {
         let logical = usize::from(logical);
-        self.tables.v4[logical].reserve(v4);
-        self.tables.v6[logical].reserve(v6);
-        for_each_family!(F => if let Some(lists) = self.core.ranked.table::<F>(logical) {
-            lists.reserve(self.tables.get::<F>()[logical].reserved());
+        for_each_bgp_family!(F => {
+            let table = &mut self.tables.get_mut::<F>()[logical];
+            table.reserve(lens[F::ID]);
+            if let Some(lists) = self.core.ranked.table::<F>(logical) {
+                lists.reserve(table.reserved());
+            }
         });
     }
 
     /// Shrinks the tables of a logical shard after its move.
     pub fn shrink_table(&mut self, logical: LogicalShard) {
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
             table.unreserve();
             table.shrink_if_sparse();
@@ -363,7 +368,7 @@ impl Shard {
     }
 
     /// Adds an adopted route.
-    fn take<F: Family>(
+    fn take<F: BgpFamily>(
         &mut self,
         logical: LogicalShard,
         prefix: Prefix<F>,
@@ -390,7 +395,7 @@ impl Shard {
     }
 
     /// Sets the gate of an adopted route that waited for dataplanes in the former shard.
-    fn take_gated<F: Family>(&mut self, prefix: Prefix<F>, advertised: Option<Path>, out: &mut ShardOut) {
+    fn take_gated<F: BgpFamily>(&mut self, prefix: Prefix<F>, advertised: Option<Path>, out: &mut ShardOut) {
         let Shard { tables, core, .. } = self;
         let table = &mut tables.get_mut::<F>()[usize::from(logical_shard(prefix))];
         let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { return };

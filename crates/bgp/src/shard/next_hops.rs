@@ -11,7 +11,7 @@
 
 use crate::decision::Reason;
 use crate::message::{NextHopState, TrackedNextHop};
-use ribtide_prefix::{Afi, AnyPrefix, Family, Map};
+use ribtide_prefix::{AnyPrefix, BgpFamily, ByFamily, Map};
 use std::net::IpAddr;
 
 /// Next hops by number.
@@ -52,14 +52,14 @@ struct Kind {
     /// The last report.
     state: Option<NextHopState>,
     /// Paths with this next hop, IPv4 and IPv6.
-    paths: [u32; 2],
+    paths: ByFamily<u32>,
     /// Whether it is registered with the RIB manager.
     registered: bool,
 }
 
 impl Kind {
     fn is_used(&self) -> bool {
-        self.paths != [0; 2]
+        self.paths != ByFamily::default()
     }
 
     fn is_usable(&self) -> bool {
@@ -195,9 +195,9 @@ impl NextHops {
     }
 
     /// Paths of a family whose next hop is unusable.
-    pub(super) fn hidden<F: Family>(&self) -> usize {
+    pub(super) fn hidden<F: BgpFamily>(&self) -> usize {
         let hide = self.entries.iter().flat_map(|hop| &hop.kinds).filter(|kind| kind.hides());
-        hide.map(|kind| kind.paths[family::<F>()] as usize).sum()
+        hide.map(|kind| kind.paths[F::ID] as usize).sum()
     }
 
     /// The prefix of all its paths, if the address lies inside it.
@@ -225,10 +225,10 @@ impl NextHops {
     }
 
     /// Counts `count` more paths.
-    pub(super) fn retain<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+    pub(super) fn retain<F: BgpFamily>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
         let before = *kind;
-        kind.paths[family::<F>()] += count;
+        kind.paths[F::ID] += count;
         if !before.is_used() && count > 0 {
             let after = *kind;
             self.count(before, after);
@@ -237,20 +237,20 @@ impl NextHops {
     }
 
     /// Counts `count` new paths, one of which was counted before.
-    pub(super) fn announced<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+    pub(super) fn announced<F: BgpFamily>(&mut self, id: u32, recursive: bool, count: u32) {
         match count {
             0 => self.release::<F>(id, recursive, 1),
-            _ => self.entries[id as usize].kinds[usize::from(recursive)].paths[family::<F>()] += count - 1,
+            _ => self.entries[id as usize].kinds[usize::from(recursive)].paths[F::ID] += count - 1,
         }
     }
 
     /// Counts `count` fewer paths.
-    pub(super) fn release<F: Family>(&mut self, id: u32, recursive: bool, count: u32) {
+    pub(super) fn release<F: BgpFamily>(&mut self, id: u32, recursive: bool, count: u32) {
         let kind = &mut self.entries[id as usize].kinds[usize::from(recursive)];
-        kind.paths[family::<F>()] -= count;
+        kind.paths[F::ID] -= count;
         if !kind.is_used() {
             let after = *kind;
-            let before = Kind { paths: [count; 2], ..after };
+            let before = Kind { paths: ByFamily::new(|_| count), ..after };
             self.count(before, after);
             self.touch(id);
         }
@@ -307,7 +307,7 @@ impl NextHops {
             return *id;
         }
         let state = assumed(self.assumed, address);
-        let kind = Kind { state, paths: [0; 2], registered: false };
+        let kind = Kind { state, paths: ByFamily::default(), registered: false };
         let apart = match exclude {
             None => existing(&self.outside, address),
             Some(prefix) => {
@@ -348,13 +348,6 @@ fn assumed(of_others: Option<NextHopState>, address: IpAddr) -> Option<NextHopSt
 /// The prefixes outside of which an address lies and that have an entry with it.
 fn existing(outside: &Map<IpAddr, Vec<AnyPrefix>>, address: IpAddr) -> Vec<AnyPrefix> {
     outside.get(&address).cloned().unwrap_or_default()
-}
-
-fn family<F: Family>() -> usize {
-    match F::AFI {
-        Afi::Ipv4 => 0,
-        Afi::Ipv6 => 1,
-    }
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 use super::paths::{Part, Path};
 use super::route::{self, Route};
 use super::table::Table;
-use super::{Core, Shard, Tables};
+use super::{Core, Shard};
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, Reason};
 use crate::message::{BestPath, FeedSet};
 use crate::peer::{PeerId, PeerInfo};
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, LOGICAL_SHARDS, LogicalShard, Prefix, V4, V6, logical_shard,
+    AnyPrefix, BgpFamily, ByFamily, LOGICAL_SHARDS, LogicalShard, Prefix, for_each_bgp_family, logical_shard,
+    sum_bgp_families,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub struct PathView {
 
 /// A prefix and its paths.
 #[derive(Clone, Debug)]
-pub struct RouteView<F: Family> {
+pub struct RouteView<F: BgpFamily> {
     /// The prefix.
     pub prefix: Prefix<F>,
     /// The best path first, the others from the oldest to the newest.
@@ -116,10 +117,8 @@ pub struct FamilyCounts {
 /// which several shards may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// IPv4 routes.
-    pub ipv4: FamilyCounts,
-    /// IPv6 routes.
-    pub ipv6: FamilyCounts,
+    /// The routes of each family.
+    pub families: ByFamily<FamilyCounts>,
     /// Attribute sets in use.
     pub attribute_sets: usize,
     /// Next hops in use.
@@ -138,19 +137,19 @@ pub struct Counts {
 }
 
 impl Shard {
-    fn find<F: Family>(&self, prefix: Prefix<F>) -> Option<&Route<F>> {
+    fn find<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<&Route<F>> {
         let table = &self.tables.get::<F>()[usize::from(logical_shard(prefix))];
         let at = table.find(route::hash(prefix, &self.core.seed), |route| route.is(prefix))?;
         Some(table.get(at))
     }
 
     /// All paths of exactly this prefix.
-    pub fn lookup<F: Family>(&self, prefix: Prefix<F>) -> Option<RouteView<F>> {
+    pub fn lookup<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<RouteView<F>> {
         self.find(prefix).map(|route| self.core.view(route))
     }
 
     /// What egress workers have of exactly this prefix; `None` if it has no path.
-    pub fn advertised<F: Family>(&self, prefix: Prefix<F>) -> Option<AdvertisedView> {
+    pub fn advertised<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<AdvertisedView> {
         self.find(prefix).map(|route| self.core.advertised_view(route))
     }
 
@@ -164,28 +163,28 @@ impl Shard {
 
     /// The most specific prefix of this shard that contains `addr`. Another shard may have a longer
     /// one.
-    pub fn longest_match<F: Family>(&self, addr: IpAddr) -> Option<Prefix<F>> {
+    pub fn longest_match<F: BgpFamily>(&self, addr: IpAddr) -> Option<Prefix<F>> {
         let host = Prefix::<F>::host(addr)?;
         (0..=F::WIDTH).rev().map(|len| host.truncate(len)).find(|prefix| self.find(*prefix).is_some())
     }
 
     /// The prefixes of one logical shard, in no order.
-    pub fn prefixes<F: Family>(&self, shard: LogicalShard) -> Vec<Prefix<F>> {
+    pub fn prefixes<F: BgpFamily>(&self, shard: LogicalShard) -> Vec<Prefix<F>> {
         self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].iter().map(Route::prefix).collect()
     }
 
     /// Prefixes of a family in each logical shard.
-    pub fn loads<F: Family>(&self) -> impl Iterator<Item = (LogicalShard, usize)> + '_ {
+    pub fn loads<F: BgpFamily>(&self) -> impl Iterator<Item = (LogicalShard, usize)> + '_ {
         self.tables.get::<F>().iter().enumerate().map(|(shard, table)| (shard as LogicalShard, table.len()))
     }
 
     /// Counts of a peer; zero if its session is not up.
-    pub fn peer_counts<F: Family>(&self, peer: PeerId) -> PeerCounts {
+    pub fn peer_counts<F: BgpFamily>(&self, peer: PeerId) -> PeerCounts {
         self.core.sessions.of(peer).map_or_else(PeerCounts::default, |session| *session.counts.get::<F>())
     }
 
     /// Retained paths of a peer, of its last session or the one before.
-    pub fn stale_count<F: Family>(&self, peer: PeerId) -> u32 {
+    pub fn stale_count<F: BgpFamily>(&self, peer: PeerId) -> u32 {
         let retained = self.core.sessions.retained_of(peer).filter(|session| session.keeps::<F>());
         retained.map_or(0, |session| session.counts.get::<F>().paths)
     }
@@ -193,21 +192,19 @@ impl Shard {
     /// Totals. O(sessions and next hops), not O(routes).
     pub fn counts(&self) -> Counts {
         let Core { attrs, paths, late, surplus, .. } = &self.core;
-        let (ipv4, ipv6) = (self.family_counts::<V4>(), self.family_counts::<V6>());
+        let mut families = ByFamily::default();
+        for_each_bgp_family!(F => families[F::ID] = self.family_counts::<F>());
         let (waiting, blocked) = self.core.gates.counts();
-        let tables = |Families { v4, v6 }: &Families<Tables>| {
-            v4.iter().map(Table::memory).sum::<usize>() + v6.iter().map(Table::memory).sum::<usize>()
-        };
+        let tables = sum_bgp_families!(F => self.tables.get::<F>().iter().map(Table::memory).sum::<usize>());
         Counts {
-            ipv4,
-            ipv6,
+            families,
             attribute_sets: attrs.len(),
             next_hops: attrs.hops.in_use(),
             late: *late,
             surplus: *surplus,
             waiting,
             blocked,
-            memory: tables(&self.tables)
+            memory: tables
                 + attrs.memory()
                 + paths.memory()
                 + self.core.ranked.memory()
@@ -215,7 +212,7 @@ impl Shard {
         }
     }
 
-    fn family_counts<F: Family>(&self) -> FamilyCounts {
+    fn family_counts<F: BgpFamily>(&self) -> FamilyCounts {
         let mut counts = FamilyCounts {
             prefixes: self.tables.get::<F>().iter().map(Table::len).sum(),
             hidden: self.core.attrs.hops.hidden::<F>(),
@@ -231,7 +228,7 @@ impl Shard {
 }
 
 impl Core {
-    fn advertised_view<F: Family>(&self, route: &Route<F>) -> AdvertisedView {
+    fn advertised_view<F: BgpFamily>(&self, route: &Route<F>) -> AdvertisedView {
         let of = |path: Path| BestPath {
             attrs: self.attrs.get(path.attrs).clone(),
             source: self.sessions.get(path.session).info.id,
@@ -245,7 +242,7 @@ impl Core {
         }
     }
 
-    fn fed_view<F: Family>(&self, route: &Route<F>) -> Option<FedView> {
+    fn fed_view<F: BgpFamily>(&self, route: &Route<F>) -> Option<FedView> {
         let selected = self.selected_of(route);
         Some(FedView {
             set: self.fed_set(route)?,
@@ -255,7 +252,7 @@ impl Core {
         })
     }
 
-    fn view<F: Family>(&self, route: &Route<F>) -> RouteView<F> {
+    fn view<F: BgpFamily>(&self, route: &Route<F>) -> RouteView<F> {
         let paths = route.paths(&self.paths);
         let candidates: Vec<Candidate<'_>> = paths.iter().map(|path| self.candidate(*path)).collect();
         let lost = decision::explain(&candidates[..], &self.options);

@@ -27,7 +27,9 @@ use super::table::Table;
 use super::{Core, Shard, ShardOut, Tables};
 use crate::decision::{self, Candidate};
 use crate::message::{BestPath, RankedBatch, RankedChange, RankedPath};
-use ribtide_prefix::{Families, Family, Prefix, for_each_family, logical_shard, per_family};
+use ribtide_prefix::{
+    BgpFamilies, BgpFamily, Prefix, any_bgp_family, for_each_bgp_family, logical_shard, per_bgp_family,
+};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -38,15 +40,15 @@ pub(super) struct RankedLists {
     on: bool,
     /// By logical shard, as the tables of routes; without a prefix that has no path in its list. A path has the
     /// [`Mark`] in place of its hint.
-    tables: Families<Tables>,
+    tables: BgpFamilies<Tables>,
     store: PathStore,
     /// Prefixes whose list may differ from their paths, some of them twice.
-    noted: Families<Noted>,
+    noted: BgpFamilies<Noted>,
     /// Tables of a time that is over; their references are not released yet.
-    dropped: Families<Tables>,
+    dropped: BgpFamilies<Tables>,
 }
 
-per_family!(struct Noted<F> = Vec<Prefix<F>>);
+per_bgp_family!(struct Noted<F> = Vec<Prefix<F>>);
 
 /// The paths of a list.
 pub(super) type List = SmallVec<[Path; 8]>;
@@ -74,7 +76,7 @@ impl Mark {
 impl RankedLists {
     /// Notes a prefix whose paths changed.
     #[inline]
-    pub(super) fn note<F: Family>(&mut self, prefix: Prefix<F>) {
+    pub(super) fn note<F: BgpFamily>(&mut self, prefix: Prefix<F>) {
         if self.on {
             self.noted.get_mut::<F>().push(prefix);
         }
@@ -86,18 +88,18 @@ impl RankedLists {
     }
 
     fn is_due(&self) -> bool {
-        !self.noted.v4.is_empty() || !self.noted.v6.is_empty()
+        any_bgp_family!(F => !self.noted.get::<F>().is_empty())
     }
 
     /// Whether [`Shard::release_dropped`] has something to do.
     pub(super) fn has_dropped(&self) -> bool {
-        !self.dropped.v4.is_empty() || !self.dropped.v6.is_empty()
+        any_bgp_family!(F => !self.dropped.get::<F>().is_empty())
     }
 
     /// Bytes of memory held.
     pub(super) fn memory(&self) -> usize {
         let mut bytes = self.store.memory();
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let tables = self.tables.get::<F>().iter().chain(self.dropped.get::<F>());
             bytes += tables.map(Table::memory).sum::<usize>();
         });
@@ -105,13 +107,13 @@ impl RankedLists {
     }
 
     /// The table of a logical shard, while any worker needs lists.
-    pub(super) fn table<F: Family>(&mut self, logical: usize) -> Option<&mut Table<Route<F>>> {
+    pub(super) fn table<F: BgpFamily>(&mut self, logical: usize) -> Option<&mut Table<Route<F>>> {
         self.tables.get_mut::<F>().get_mut(logical)
     }
 
     /// Shrinks its tables to their contents.
     pub(super) fn shrink_to_fit(&mut self) {
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             self.tables.get_mut::<F>().iter_mut().for_each(Table::shrink_to_fit);
             self.noted.get_mut::<F>().shrink_to_fit();
         });
@@ -134,7 +136,7 @@ impl Shard {
         let Shard { tables, core, .. } = self;
         if !core.ranked.on {
             core.ranked.on = true;
-            for_each_family!(F => {
+            for_each_bgp_family!(F => {
                 let mut lists = super::tables::<F>(&core.seed);
                 let reserved = tables.get::<F>().iter().map(Table::reserved);
                 lists.iter_mut().zip(reserved).for_each(|(lists, len)| lists.reserve(len));
@@ -148,8 +150,8 @@ impl Shard {
     pub fn end_ranked(&mut self) {
         let ranked = &mut self.core.ranked;
         ranked.on = false;
-        ranked.noted = Families::default();
-        for_each_family!(F => {
+        ranked.noted = BgpFamilies::default();
+        for_each_bgp_family!(F => {
             let tables = std::mem::take(ranked.tables.get_mut::<F>());
             ranked.dropped.get_mut::<F>().extend(tables.into_iter().filter(|table| table.len() > 0));
         });
@@ -161,7 +163,7 @@ impl Shard {
             return;
         }
         let Shard { tables, core, .. } = self;
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let mut noted = std::mem::take(core.ranked.noted.get_mut::<F>());
             noted.sort_unstable();
             noted.dedup();
@@ -181,7 +183,7 @@ impl Shard {
     /// Releases some of the lists that no worker needs: those of one logical shard and family.
     pub(super) fn release_dropped(&mut self, out: &mut ShardOut) {
         let core = &mut self.core;
-        for_each_family!(F => if let Some(table) = core.ranked.dropped.get_mut::<F>().pop() {
+        for_each_bgp_family!(F => if let Some(table) = core.ranked.dropped.get_mut::<F>().pop() {
             for list in table.iter() {
                 core.release_list(list);
             }
@@ -190,7 +192,7 @@ impl Shard {
     }
 
     /// The ranked paths of exactly this prefix as workers know them, or would.
-    pub fn ranked_of<F: Family>(&self, prefix: Prefix<F>) -> RankedBatch {
+    pub fn ranked_of<F: BgpFamily>(&self, prefix: Prefix<F>) -> RankedBatch {
         let core = &self.core;
         let hash = route::hash(prefix, &core.seed);
         let table = &self.tables.get::<F>()[usize::from(logical_shard(prefix))];
@@ -219,7 +221,7 @@ pub(super) struct RankedPart {
 
 impl Core {
     /// The list that workers know of a prefix.
-    fn list<F: Family>(&self, prefix: Prefix<F>, hash: u32) -> List {
+    fn list<F: BgpFamily>(&self, prefix: Prefix<F>, hash: u32) -> List {
         let Some(table) = self.ranked.tables.get::<F>().get(usize::from(logical_shard(prefix))) else {
             return List::new();
         };
@@ -228,7 +230,7 @@ impl Core {
     }
 
     /// The list that a route has now, or `None` while `former` stays.
-    fn list_of<F: Family>(&self, route: Option<&Route<F>>, former: &[Path]) -> Option<List> {
+    fn list_of<F: BgpFamily>(&self, route: Option<&Route<F>>, former: &[Path]) -> Option<List> {
         let Some(route) = route.filter(|route| !self.is_suppressed(route.prefix())) else {
             return Some(List::new());
         };
@@ -246,7 +248,7 @@ impl Core {
     }
 
     /// The usable paths of a route from the best on.
-    fn rank_paths<F: Family>(&self, route: &Route<F>) -> List {
+    fn rank_paths<F: BgpFamily>(&self, route: &Route<F>) -> List {
         let paths = route.paths(&self.paths);
         let marked = |path: Path, equal| Path { hint: Mark::new(equal, 0).0, ..path };
         if let [only] = paths {
@@ -330,7 +332,7 @@ impl Core {
     }
 
     /// Compares the list of a prefix with its route, and sends the change.
-    fn send_list<F: Family>(
+    fn send_list<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         hash: u32,
@@ -344,7 +346,7 @@ impl Core {
     }
 
     /// Another list takes the place of the former one, and workers get the difference.
-    fn replace_list<F: Family>(
+    fn replace_list<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         hash: u32,
@@ -382,7 +384,7 @@ impl Core {
     }
 
     /// Sends a change of ranked paths. The attribute sets of all are still in use.
-    fn change_list<F: Family>(
+    fn change_list<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         former: &[Path],
@@ -393,7 +395,7 @@ impl Core {
         self.add_change(prefix, former, list, batch, others);
     }
 
-    fn add_change<F: Family>(
+    fn add_change<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         former: &[Path],
@@ -414,7 +416,7 @@ impl Core {
 
     /// Adds the ranked paths of a route to a dump. No prefix is noted, so a list that no worker knows is one that all
     /// dumps under way have still before them.
-    pub(super) fn dump_list<F: Family>(&mut self, route: &Route<F>, part: &mut RankedPart) {
+    pub(super) fn dump_list<F: BgpFamily>(&mut self, route: &Route<F>, part: &mut RankedPart) {
         if !self.ranked.on {
             return;
         }
@@ -434,7 +436,7 @@ impl Core {
 
     /// Adds the list that workers know of a route to a page for stations. A list that no worker knows is still before a
     /// dump under way.
-    pub(super) fn page_list<F: Family>(&mut self, route: &Route<F>, part: &mut RankedPart) {
+    pub(super) fn page_list<F: BgpFamily>(&mut self, route: &Route<F>, part: &mut RankedPart) {
         if !self.ranked.on {
             return;
         }
@@ -459,14 +461,14 @@ impl Core {
         self.sessions.release_ref(path.session);
     }
 
-    fn release_list<F: Family>(&mut self, list: &Route<F>) {
+    fn release_list<F: BgpFamily>(&mut self, list: &Route<F>) {
         let paths = List::from_slice(list.paths(&self.ranked.store));
         list.clear(&mut self.ranked.store);
         paths.iter().for_each(|path| self.release_listed(*path));
     }
 
     /// Stores a list in place of the former one of its prefix. The caller counts references.
-    fn store_list<F: Family>(&mut self, prefix: Prefix<F>, hash: u32, list: &[Path]) {
+    fn store_list<F: BgpFamily>(&mut self, prefix: Prefix<F>, hash: u32, list: &[Path]) {
         let RankedLists { tables, store, .. } = &mut self.ranked;
         let Some(table) = tables.get_mut::<F>().get_mut(usize::from(logical_shard(prefix))) else { return };
         let at = table.find(hash, |list| list.is(prefix));
@@ -489,7 +491,7 @@ impl Core {
 
     /// Takes the lists of a part of a logical shard out of the tables, because it moves to another shard. No prefix of it is
     /// noted. Paths of ended sessions are withdrawn instead, because the end of these sessions is reported here.
-    pub(super) fn take_lists<F: Family>(
+    pub(super) fn take_lists<F: BgpFamily>(
         &mut self,
         logical: usize,
         from: u32,
@@ -521,7 +523,7 @@ impl Core {
     }
 
     /// Adds the list of an adopted prefix.
-    pub(super) fn take_list<F: Family>(&mut self, prefix: Prefix<F>, list: &[Path]) {
+    pub(super) fn take_list<F: BgpFamily>(&mut self, prefix: Prefix<F>, list: &[Path]) {
         self.hold_list(list);
         self.store_list(prefix, route::hash(prefix, &self.seed), list);
     }

@@ -7,9 +7,9 @@
 use super::route::Route;
 use super::{Core, Removed, Shard, ShardOut};
 use crate::peer::PeerId;
-use ribtide_prefix::{Afi, Families, Family, Prefix, Set, per_family};
+use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, per_bgp_family};
 
-per_family! {
+per_bgp_family! {
     /// Prefixes with their path identifiers, 0 without one.
     struct Notes<F> = Set<(Prefix<F>, u32)>;
 }
@@ -17,11 +17,11 @@ per_family! {
 /// A refresh of a session.
 struct Refresh {
     session: u16,
-    afi: Afi,
+    family: AfiSafi,
     /// Whether its end came, and a scan is under way.
     ended: bool,
     /// What came since its begin, of its family.
-    notes: Families<Notes>,
+    notes: BgpFamilies<Notes>,
 }
 
 /// The refreshes under way.
@@ -35,19 +35,19 @@ impl Refreshes {
     }
 
     /// Those of a family of a session: one at most that lasts, beside some that have ended.
-    fn of(&mut self, session: u16, afi: Afi) -> impl Iterator<Item = &mut Refresh> {
-        self.0.iter_mut().filter(move |refresh| refresh.session == session && refresh.afi == afi)
+    fn of(&mut self, session: u16, family: AfiSafi) -> impl Iterator<Item = &mut Refresh> {
+        self.0.iter_mut().filter(move |refresh| refresh.session == session && refresh.family == family)
     }
 
     /// Another begin starts over. What an ended one has left out is removed nevertheless.
-    fn begin(&mut self, session: u16, afi: Afi) {
-        self.0.retain(|refresh| refresh.ended || refresh.session != session || refresh.afi != afi);
-        self.0.push(Refresh { session, afi, ended: false, notes: Families::default() });
+    fn begin(&mut self, session: u16, family: AfiSafi) {
+        self.0.retain(|refresh| refresh.ended || refresh.session != session || refresh.family != family);
+        self.0.push(Refresh { session, family, ended: false, notes: BgpFamilies::default() });
     }
 
     /// Returns whether there is a refresh to end.
-    fn end(&mut self, session: u16, afi: Afi) -> bool {
-        let lasts = self.of(session, afi).find(|refresh| !refresh.ended);
+    fn end(&mut self, session: u16, family: AfiSafi) -> bool {
+        let lasts = self.of(session, family).find(|refresh| !refresh.ended);
         lasts.map(|refresh| refresh.ended = true).is_some()
     }
 
@@ -69,14 +69,14 @@ impl Refreshes {
     /// Notes what an operation announced, or forgets what it withdrew.
     #[cold]
     #[inline(never)]
-    pub(super) fn note<F: Family>(
+    pub(super) fn note<F: BgpFamily>(
         &mut self,
         session: u16,
         path_id: u32,
         prefixes: &[Prefix<F>],
         announced: bool,
     ) {
-        for refresh in self.of(session, F::AFI) {
+        for refresh in self.of(session, F::ID) {
             let notes = refresh.notes.get_mut::<F>();
             let items = prefixes.iter().map(|prefix| (*prefix, path_id));
             match announced {
@@ -90,39 +90,39 @@ impl Refreshes {
     }
 
     /// Whether an ended refresh has left a path out.
-    fn is_gone<F: Family>(&self, session: u16, item: (Prefix<F>, u32)) -> bool {
+    fn is_gone<F: BgpFamily>(&self, session: u16, item: (Prefix<F>, u32)) -> bool {
         let concerned =
-            |refresh: &&Refresh| refresh.session == session && refresh.afi == F::AFI && refresh.ended;
+            |refresh: &&Refresh| refresh.session == session && refresh.family == F::ID && refresh.ended;
         self.0.iter().filter(concerned).any(|refresh| !refresh.notes.get::<F>().contains(&item))
     }
 
     /// Takes out the note of a path that moves to another shard; returns whether there was one, of a refresh that has not ended.
-    pub(super) fn take<F: Family>(&mut self, session: u16, item: (Prefix<F>, u32)) -> bool {
+    pub(super) fn take<F: BgpFamily>(&mut self, session: u16, item: (Prefix<F>, u32)) -> bool {
         let mut lasts = false;
-        for refresh in self.of(session, F::AFI) {
+        for refresh in self.of(session, F::ID) {
             lasts |= refresh.notes.get_mut::<F>().remove(&item) && !refresh.ended;
         }
         lasts
     }
 
     /// A path came from another shard. After the end it is none to remove: that shard has removed its own.
-    pub(super) fn adopted<F: Family>(&mut self, session: u16, item: (Prefix<F>, u32)) {
-        for refresh in self.of(session, F::AFI).filter(|refresh| refresh.ended) {
+    pub(super) fn adopted<F: BgpFamily>(&mut self, session: u16, item: (Prefix<F>, u32)) {
+        for refresh in self.of(session, F::ID).filter(|refresh| refresh.ended) {
             refresh.notes.get_mut::<F>().insert(item);
         }
     }
 }
 
 impl Shard {
-    pub(super) fn begin_refresh(&mut self, peer: PeerId, session: u32, afi: Afi) {
+    pub(super) fn begin_refresh(&mut self, peer: PeerId, session: u32, family: AfiSafi) {
         if let Some(number) = self.core.sessions.number(peer, session) {
-            self.core.refreshes.begin(number, afi);
+            self.core.refreshes.begin(number, family);
         }
     }
 
-    pub(super) fn end_refresh(&mut self, peer: PeerId, session: u32, afi: Afi) {
+    pub(super) fn end_refresh(&mut self, peer: PeerId, session: u32, family: AfiSafi) {
         let Some(number) = self.core.sessions.number(peer, session) else { return };
-        if self.core.refreshes.end(number, afi) {
+        if self.core.refreshes.end(number, family) {
             self.work.remove_unrefreshed();
         }
     }
@@ -130,7 +130,11 @@ impl Shard {
 
 impl Core {
     /// Removes the paths that an ended refresh has left out. Returns whether a path is left.
-    pub(super) fn remove_unrefreshed<F: Family>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
+    pub(super) fn remove_unrefreshed<F: BgpFamily>(
+        &mut self,
+        route: &mut Route<F>,
+        out: &mut ShardOut,
+    ) -> bool {
         let gone = |core: &Core, route: &Route<F>| {
             let item = |attrs| (route.prefix(), core.attrs.path_id(attrs));
             let mut paths = route.paths(&core.paths).iter();
@@ -142,6 +146,7 @@ impl Core {
             out.removed(Removed {
                 peer: info.id,
                 session: info.session,
+                family: F::ID,
                 prefix: route.prefix().any(),
                 path_id,
             });

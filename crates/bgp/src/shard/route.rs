@@ -6,12 +6,12 @@
 use super::gate::Gate;
 use super::paths::{Part, Path, PathStore, is_full};
 use super::table::{Seed, Slot};
-use ribtide_prefix::{Afi, Bits, Family, Prefix};
+use ribtide_prefix::{Afi, BgpFamily, Bits, Prefix};
 use std::hash::{BuildHasher, Hasher};
 
 /// A prefix with its paths: sixteen bytes for IPv4, 28 for IPv6.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Route<F: Family> {
+pub(super) struct Route<F: BgpFamily> {
     bits: F::Bits,
     len: u8,
     form: Form,
@@ -37,11 +37,11 @@ enum Form {
 }
 
 /// The hash of a prefix in the tables of routes.
-pub(super) fn hash<F: Family>(prefix: Prefix<F>, seed: &Seed) -> u32 {
+pub(super) fn hash<F: BgpFamily>(prefix: Prefix<F>, seed: &Seed) -> u32 {
     hash_of::<F>(prefix.bits(), prefix.len(), seed)
 }
 
-fn hash_of<F: Family>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
+fn hash_of<F: BgpFamily>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
     let mut hasher = seed.build_hasher();
     let left = bits.left();
     match F::AFI {
@@ -54,7 +54,7 @@ fn hash_of<F: Family>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
     (hasher.finish() >> 32) as u32
 }
 
-impl<F: Family> Slot for Route<F> {
+impl<F: BgpFamily> Slot for Route<F> {
     fn empty() -> Route<F> {
         let path = Path { attrs: 0, session: 0, hint: 0 };
         Route { bits: F::Bits::default(), len: 0, form: Form::Empty, gate: Gate::OPEN, path }
@@ -69,7 +69,7 @@ impl<F: Family> Slot for Route<F> {
     }
 }
 
-impl<F: Family> Route<F> {
+impl<F: BgpFamily> Route<F> {
     /// A route of one path, which is selected. `best`: it is usable.
     pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
         let form = if best { Form::Best } else { Form::Idle };

@@ -6,7 +6,8 @@ use super::route::{self, Route};
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};
 use ribtide_prefix::{
-    Afi, Families, Family, LOGICAL_SHARDS, Prefix, for_each_family, logical_shard, per_family,
+    AfiSafi, BgpFamilies, BgpFamily, LOGICAL_SHARDS, Prefix, any_bgp_family, for_each_bgp_family,
+    logical_shard, per_bgp_family,
 };
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -19,10 +20,10 @@ const STEP: usize = 2048;
 pub(super) struct Work {
     tasks: VecDeque<Task>,
     /// Prefixes to reselect, because the state of an unknown next hop arrived.
-    resolved: Families<Prefixes>,
+    resolved: BgpFamilies<Prefixes>,
 }
 
-per_family! {
+per_bgp_family! {
     /// Prefixes of a family, some of them twice.
     struct Prefixes<F> = Vec<Prefix<F>>;
 }
@@ -34,18 +35,18 @@ const UNANSWERED_MAX: usize = if cfg!(test) { 4 } else { 1 << 18 };
 /// Prefixes with a path whose next hop was unknown at their last selection.
 #[derive(Default)]
 pub(super) struct Unanswered {
-    prefixes: Families<Prefixes>,
+    prefixes: BgpFamilies<Prefixes>,
     /// More than [`UNANSWERED_MAX`] prefixes waited, so every route is reselected.
     all: bool,
 }
 
 impl Unanswered {
-    pub(super) fn push<F: Family>(&mut self, prefix: Prefix<F>) {
+    pub(super) fn push<F: BgpFamily>(&mut self, prefix: Prefix<F>) {
         let prefixes = self.prefixes.get_mut::<F>();
         if prefixes.len() < UNANSWERED_MAX {
             prefixes.push(prefix);
         } else if !self.all {
-            (self.prefixes, self.all) = (Families::default(), true);
+            (self.prefixes, self.all) = (BgpFamilies::default(), true);
         }
     }
 }
@@ -79,15 +80,15 @@ enum Kind {
 /// A place in the tables: family, logical shard and hash, in a circle.
 #[derive(Clone, Copy)]
 struct Place {
-    afi: Afi,
+    family: AfiSafi,
     shard: u8,
     hash: u32,
 }
 
 impl Place {
-    const START: Place = Place { afi: Afi::Ipv4, shard: 0, hash: 0 };
-    /// Tables of both families.
-    const ALL: u32 = 2 * LOGICAL_SHARDS as u32;
+    const START: Place = Place { family: AfiSafi::Ipv4Unicast, shard: 0, hash: 0 };
+    /// Tables of all families.
+    const ALL: u32 = (AfiSafi::COUNT * LOGICAL_SHARDS as usize) as u32;
 
     /// Whether some of the part of a logical shard that ends at `end` is not before this place.
     fn is_before(self, logical: u8, end: Option<u32>) -> bool {
@@ -98,10 +99,7 @@ impl Place {
         self.hash = 0;
         self.shard = (self.shard + 1) % LOGICAL_SHARDS;
         if self.shard == 0 {
-            self.afi = match self.afi {
-                Afi::Ipv4 => Afi::Ipv6,
-                Afi::Ipv6 => Afi::Ipv4,
-            };
+            self.family = self.family.next().unwrap_or(Place::START.family);
         }
     }
 }
@@ -132,12 +130,12 @@ impl Work {
         if all {
             self.redecide();
         }
-        for_each_family!(F => self.resolved.get_mut::<F>().append(prefixes.get_mut::<F>()));
+        for_each_bgp_family!(F => self.resolved.get_mut::<F>().append(prefixes.get_mut::<F>()));
     }
 
     /// Whether prefixes wait for reselection because a state arrived.
     pub(super) fn has_resolved(&self) -> bool {
-        !self.resolved.v4.is_empty() || !self.resolved.v6.is_empty()
+        any_bgp_family!(F => !self.resolved.get::<F>().is_empty())
     }
 
     /// Starts a scan that opens every gate.
@@ -156,7 +154,7 @@ impl Work {
     }
 
     pub(super) fn dump(&mut self, request: DumpRequest) {
-        let at = Place { afi: request.afi, ..Place::START };
+        let at = Place { family: request.family, ..Place::START };
         self.tasks.push_back(Task { kind: Kind::Dump(request), at, left: u32::from(LOGICAL_SHARDS) });
     }
 
@@ -197,7 +195,7 @@ impl Shard {
     /// Reselects some of the prefixes whose next hop has a state now.
     fn redecide_resolved(&mut self, out: &mut ShardOut) {
         let Shard { tables, core, work, .. } = self;
-        for_each_family!(F => {
+        for_each_bgp_family!(F => {
             let resolved = work.resolved.get_mut::<F>();
             let some = resolved.split_off(resolved.len().saturating_sub(STEP / 2));
             for prefix in some {
@@ -216,7 +214,7 @@ impl Shard {
         let mut part = Part::default();
         let mut budget = STEP;
         while task.left > 0 && budget > 0 {
-            for_each_family!(F => if F::AFI == task.at.afi {
+            for_each_bgp_family!(F => if F::ID == task.at.family {
                 let Place { shard, hash, .. } = task.at;
                 match self.walk::<F>(&task.kind, shard, hash, &mut budget, &mut part, out) {
                     Some(hash) => task.at.hash = hash,
@@ -246,7 +244,7 @@ impl Shard {
 
     /// Applies all scans to a part of a logical shard: entries with hashes from `from` to before
     /// `end`. The cost is that of the part, whatever the scans still have to do elsewhere.
-    pub(super) fn work_on<F: Family>(
+    pub(super) fn work_on<F: BgpFamily>(
         &mut self,
         logical: u8,
         from: u32,
@@ -256,7 +254,7 @@ impl Shard {
         // All prefixes of the part are reselected, because a search in a long list would cost more.
         let answering = self.work.has_resolved().then_some(Kind::Redecide);
         let tasks = self.work.tasks.iter().filter(|task| match &task.kind {
-            Kind::Dump(request) => F::AFI == request.afi && task.at.is_before(logical, end),
+            Kind::Dump(request) => F::ID == request.family && task.at.is_before(logical, end),
             Kind::Purge | Kind::Redecide | Kind::Reoption | Kind::Open | Kind::Watch | Kind::Unrefreshed => {
                 true
             }
@@ -277,7 +275,7 @@ impl Shard {
     }
 
     /// Scans a part of a table. Returns the hash to continue from, or `None` at the end.
-    fn walk<F: Family>(
+    fn walk<F: BgpFamily>(
         &mut self,
         kind: &Kind,
         logical: u8,
@@ -295,7 +293,7 @@ impl Shard {
 
 impl Core {
     /// Applies a scan to one route. Returns whether the route stays.
-    fn apply<F: Family>(
+    fn apply<F: BgpFamily>(
         &mut self,
         kind: &Kind,
         route: &mut Route<F>,
@@ -328,7 +326,7 @@ impl Core {
     }
 
     /// Whether a route has a path whose next hop has no state yet.
-    pub(super) fn has_unknown<F: Family>(&self, route: &Route<F>) -> bool {
+    pub(super) fn has_unknown<F: BgpFamily>(&self, route: &Route<F>) -> bool {
         !self.attrs.hops.all_reachable() && route.paths(&self.paths).iter().any(|path| self.is_unknown(*path))
     }
 }

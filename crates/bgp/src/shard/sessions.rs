@@ -9,7 +9,7 @@
 
 use super::query::PeerCounts;
 use crate::peer::{PeerId, PeerInfo, PeerKind};
-use ribtide_prefix::{Families, Family, FamilySet, PerFamily};
+use ribtide_prefix::{BgpFamilies, BgpFamily, FamilySet, PerBgpFamily, any_bgp_family, sum_bgp_families};
 use std::sync::Arc;
 
 /// No number.
@@ -51,7 +51,7 @@ pub(super) struct Session {
     confirm: bool,
     /// Paths of it that followers know though they are best no longer.
     held: u32,
-    pub(super) counts: Families<PeerCounts>,
+    pub(super) counts: BgpFamilies<PeerCounts>,
 }
 
 /// The last session of a peer.
@@ -66,8 +66,8 @@ struct Last {
 
 const UNKNOWN: Last = Last { session: 0, number: NONE, retained: NONE };
 
-impl PerFamily for PeerCounts {
-    type Of<F: Family> = PeerCounts;
+impl PerBgpFamily for PeerCounts {
+    type Of<F: BgpFamily> = PeerCounts;
 }
 
 impl Session {
@@ -76,7 +76,7 @@ impl Session {
         let recursive = info.feed_kind().recursive;
         let originated = info.kind.is_local();
         let is_not_fed = matches!(info.kind, PeerKind::Local(source) if !source.feeds());
-        let keeps = if up { FamilySet::ALL } else { FamilySet::default() };
+        let keeps = if up { FamilySet::ALL } else { FamilySet::NONE };
         let path_ids = info.path_ids;
         Session {
             info,
@@ -90,13 +90,13 @@ impl Session {
             is_not_fed,
             confirm: up,
             held: 0,
-            counts: Families::default(),
+            counts: BgpFamilies::default(),
         }
     }
 
     /// Whether its paths of a family are usable.
-    pub(super) fn keeps<F: Family>(&self) -> bool {
-        self.keeps.has(F::AFI)
+    pub(super) fn keeps<F: BgpFamily>(&self) -> bool {
+        self.keeps.has(F::ID)
     }
 
     /// Whether stations get its paths: it lasts, and is that of a neighbour.
@@ -116,13 +116,12 @@ impl Session {
 
     /// Whether it has paths to be swept.
     fn is_to_sweep(&self) -> bool {
-        let left = |keeps: bool, counts: PeerCounts| !keeps && counts.paths > 0;
-        left(self.keeps.ipv4, self.counts.v4) || left(self.keeps.ipv6, self.counts.v6) || !self.up
+        any_bgp_family!(F => !self.keeps::<F>() && self.counts.get::<F>().paths > 0) || !self.up
     }
 
     /// Whether nothing of it is left.
     fn is_gone(&self) -> bool {
-        self.counts.v4.paths + self.counts.v6.paths + self.held == 0
+        sum_bgp_families!(F => self.counts.get::<F>().paths) + self.held == 0
     }
 }
 
@@ -140,12 +139,12 @@ impl Sessions {
 
     /// `path_id`, if the session has path identifiers in family `F`.
     #[inline]
-    pub(super) fn path_id<F: Family>(&self, number: u16, path_id: u32) -> Option<u32> {
-        self.get(number).path_ids.has(F::AFI).then_some(path_id)
+    pub(super) fn path_id<F: BgpFamily>(&self, number: u16, path_id: u32) -> Option<u32> {
+        self.get(number).path_ids.has(F::ID).then_some(path_id)
     }
 
     /// What it contributes, to change.
-    pub(super) fn counts<F: Family>(&mut self, number: u16) -> &mut PeerCounts {
+    pub(super) fn counts<F: BgpFamily>(&mut self, number: u16) -> &mut PeerCounts {
         let session = self.list[usize::from(number)].as_mut().expect("a path's session is known");
         session.counts.get_mut::<F>()
     }
@@ -160,14 +159,14 @@ impl Sessions {
     /// path identifiers in one of the two sessions alone, nothing says which path would replace which (RFC 7911 section 2),
     /// so the retained ones wait for their sweep.
     #[inline]
-    pub(super) fn former<F: Family>(&self, number: u16) -> u16 {
+    pub(super) fn former<F: BgpFamily>(&self, number: u16) -> u16 {
         let session = self.get(number);
         if session.former == NONE { NONE } else { self.like::<F>(session) }
     }
 
     #[cold]
-    fn like<F: Family>(&self, session: &Session) -> u16 {
-        let same = self.get(session.former).path_ids.has(F::AFI) == session.path_ids.has(F::AFI);
+    fn like<F: BgpFamily>(&self, session: &Session) -> u16 {
+        let same = self.get(session.former).path_ids.has(F::ID) == session.path_ids.has(F::ID);
         if same { session.former } else { NONE }
     }
 

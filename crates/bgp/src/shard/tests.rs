@@ -12,7 +12,7 @@ use crate::attr::AttrSet;
 use crate::ingest::ShardBatches;
 use crate::message::{Change, Confirmation, DumpRequest, DumpScope, EgressIn, Feed, FeedSet, NONE};
 use crate::peer::{EgressSettings, FamilySet, PeerKind};
-use ribtide_prefix::{Afi, V4};
+use ribtide_prefix::{AfiSafi, ByFamily, V4};
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
 
@@ -22,7 +22,7 @@ struct Bench {
 }
 
 fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
-    let families = FamilySet { ipv4: true, ipv6: true };
+    let families = FamilySet::UNICAST;
     Arc::new(PeerInfo {
         id: PeerId(n),
         session,
@@ -32,7 +32,7 @@ fn peer(n: u32, session: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,
@@ -141,9 +141,9 @@ fn a_session_that_ended_leaves_step_by_step_also_when_the_next_has_begun() {
     let (mut bench, one) = (Bench::new(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..10_000);
     bench.out.take();
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 0, retained: FamilySet::NONE });
     assert!(!bench.shard.work_left(), "an earlier session");
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
     bench.shard.step(&mut bench.out);
     let first = bench.out.take();
     assert!((1..5000).contains(&sources(&first).len()), "a part of it: {}", sources(&first).len());
@@ -163,7 +163,14 @@ fn a_session_that_ended_leaves_step_by_step_also_when_the_next_has_begun() {
     let rest = bench.finish();
     assert_eq!((rest.purged, bench.shard.work_left()), (vec![(PeerId(1), 1)], false));
     let counts = bench.shard.counts();
-    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.ipv4.best), (5000, 5000, 5000));
+    assert_eq!(
+        (
+            counts.families[AfiSafi::Ipv4Unicast].prefixes,
+            counts.families[AfiSafi::Ipv4Unicast].paths,
+            counts.families[AfiSafi::Ipv4Unicast].best
+        ),
+        (5000, 5000, 5000)
+    );
     assert_eq!(counts.attribute_sets, 1);
 }
 
@@ -194,11 +201,17 @@ fn counts_have_used_and_unusable_paths() {
     bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Unreachable)]));
     bench.finish();
     let counts = bench.shard.counts();
-    assert_eq!(counts.ipv4, FamilyCounts { prefixes: 3, paths: 5, best: 2, hidden: 3 });
-    assert_eq!(counts.ipv6, FamilyCounts::default());
+    assert_eq!(
+        counts.families[AfiSafi::Ipv4Unicast],
+        FamilyCounts { prefixes: 3, paths: 5, best: 2, hidden: 3 }
+    );
+    assert_eq!(counts.families[AfiSafi::Ipv6Unicast], FamilyCounts::default());
     bench.routes(&one, None, [0]);
     bench.routes(&one, Some(&set(0, 8)), [1]);
-    assert_eq!(bench.shard.counts().ipv4, FamilyCounts { prefixes: 3, paths: 4, best: 2, hidden: 1 });
+    assert_eq!(
+        bench.shard.counts().families[AfiSafi::Ipv4Unicast],
+        FamilyCounts { prefixes: 3, paths: 4, best: 2, hidden: 1 }
+    );
     assert_eq!(bench.shard.loads::<V4>().map(|(_, prefixes)| prefixes).sum::<usize>(), 3);
 }
 
@@ -238,7 +251,7 @@ fn a_dump_shows_all_in_parts_and_changes_between_them_keep_their_place() {
     bench.handle(ShardIn::Dump(DumpRequest {
         worker: 3,
         token: 9,
-        afi: Afi::Ipv4,
+        family: AfiSafi::Ipv4Unicast,
         scope: DumpScope::default(),
         ranked: false,
     }));
@@ -306,9 +319,23 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     assert_eq!(uses, [hop("192.0.2.7", true), hop("192.0.2.8", true)]);
     assert_eq!(given.next_hops.len(), 2);
     let counts = bench.shard.counts();
-    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.attribute_sets), (0, 0, 0));
+    assert_eq!(
+        (
+            counts.families[AfiSafi::Ipv4Unicast].prefixes,
+            counts.families[AfiSafi::Ipv4Unicast].paths,
+            counts.attribute_sets
+        ),
+        (0, 0, 0)
+    );
     let counts = fresh.shard.counts();
-    assert_eq!((counts.ipv4.prefixes, counts.ipv4.paths, counts.attribute_sets), (1000, 2000, 2));
+    assert_eq!(
+        (
+            counts.families[AfiSafi::Ipv4Unicast].prefixes,
+            counts.families[AfiSafi::Ipv4Unicast].paths,
+            counts.attribute_sets
+        ),
+        (1000, 2000, 2)
+    );
     assert_eq!(fresh.shard.peer_counts::<V4>(PeerId(2)), PeerCounts { paths: 1000, best: 1000 });
     assert!(!fresh.shard.work_left());
 
@@ -316,9 +343,9 @@ fn a_logical_shard_moves_to_a_new_shard_without_a_word() {
     fresh.handle(ShardIn::PeerUp(one.clone()));
     fresh.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.8"), NextHopState::Unreachable)]));
     assert_eq!(sources(&fresh.finish()), [(Some(2), None); 1000]);
-    fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::default() });
+    fresh.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::NONE });
     assert_eq!(fresh.finish().purged, [(one.id, 1)]);
-    assert_eq!(fresh.shard.counts().ipv4.paths, 1000);
+    assert_eq!(fresh.shard.counts().families[AfiSafi::Ipv4Unicast].paths, 1000);
 }
 
 /// What the RIB manager report of everything up to a fence, and of one prefix.
@@ -354,7 +381,7 @@ fn gate_best_path_waits_for_the_fib_and_the_former_stays_advertised() {
     );
     assert_eq!(bench.shard.lookup(prefix(0)).unwrap().standing, Standing::Waiting { former: true });
     // The former one's session ends, and nothing changes before the new one is forwarded.
-    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::NONE });
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(2), None)], vec![]));
     bench.shard.fence();
@@ -436,7 +463,7 @@ fn unknown_next_hop_is_fed_and_not_advertised_before_it_is_resolved() {
     let effects = bench.finish();
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 12));
     assert_eq!(effects.next_hops, [(next_hop("192.0.2.7"), true), (next_hop("192.0.2.8"), true)]);
-    assert_eq!(bench.shard.counts().ipv4.hidden, 12);
+    assert_eq!(bench.shard.counts().families[AfiSafi::Ipv4Unicast].hidden, 12);
     let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3 });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 10], 0), "the others wait");
     let effects = report(&mut bench, "192.0.2.8", NextHopState::Unreachable);
@@ -595,7 +622,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 
     let mut bench = moved_to_unknown();
-    bench.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: one.id, session: 1, retained: FamilySet::NONE });
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None)], vec![(one.id, 1)]));
     assert_eq!(bench.shard.counts().attribute_sets, 0);
@@ -666,9 +693,12 @@ fn extract_skewed_logical_shard_and_wide_prefix_work_is_bounded_by_the_part() {
     [&mut bench, &mut fresh].iter_mut().for_each(|bench| bench.shard.shrink_table(logical));
     assert_eq!(
         (table(&bench), bench.shard.table_len(logical), fresh.shard.table_len(logical)),
-        (0, (0, 0), len)
+        (0, ByFamily::default(), len)
     );
-    assert_eq!(fresh.shard.counts().ipv4.paths, 2 * (all.len() - 1) + peers.len() - 1);
+    assert_eq!(
+        fresh.shard.counts().families[AfiSafi::Ipv4Unicast].paths,
+        2 * (all.len() - 1) + peers.len() - 1
+    );
     assert!(all.iter().all(|prefix| fresh.shard.lookup(*prefix).is_some()));
 }
 

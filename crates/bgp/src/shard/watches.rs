@@ -12,7 +12,8 @@ use crate::peer::{LocalSource, PeerInfo, PeerKind};
 use crate::watch::{Presence, Suppression, WatchId, WatchNews, WatchSet, WatchedRoutes};
 use ribtide_policy::Route as PolicyRoute;
 use ribtide_prefix::{
-    AnyPrefix, Families, Family, Map, Prefix, Set, for_each_family, per_family, shrink_to_fit,
+    AnyPrefix, BgpFamilies, BgpFamily, Map, Prefix, Set, any_bgp_family, for_each_bgp_family, per_bgp_family,
+    shrink_to_fit, sum_bgp_families,
 };
 use ribtide_wire::bgp::attribute::Origin;
 use smallvec::SmallVec;
@@ -25,10 +26,10 @@ type Matched = SmallVec<[u32; 2]>;
 #[derive(Default)]
 pub(super) struct Watches {
     set: Arc<WatchSet>,
-    aggregates: Families<Aggregates>,
+    aggregates: BgpFamilies<Aggregates>,
     /// Indices of the watches that have a prefix set.
     in_sets: Vec<u32>,
-    members: Families<Members>,
+    members: BgpFamilies<Members>,
     lists: Lists,
     states: Map<WatchId, State>,
     /// Watches whose counts changed since the last news.
@@ -39,19 +40,19 @@ pub(super) struct Watches {
     held: bool,
 }
 
-per_family! {
+per_bgp_family! {
     /// Watched prefixes with the index of their watch, and their lengths.
     struct Aggregates<F> = OfFamily<F>;
 }
 
-per_family!(struct Members<F> = Map<Prefix<F>, Member>);
+per_bgp_family!(struct Members<F> = Map<Prefix<F>, Member>);
 
-struct OfFamily<F: Family> {
+struct OfFamily<F: BgpFamily> {
     by_prefix: Map<Prefix<F>, u32>,
     lengths: Vec<u8>,
 }
 
-impl<F: Family> Default for OfFamily<F> {
+impl<F: BgpFamily> Default for OfFamily<F> {
     fn default() -> Self {
         OfFamily { by_prefix: Map::default(), lengths: Vec::new() }
     }
@@ -148,7 +149,7 @@ impl Watches {
     }
 
     fn replace(&mut self, set: Arc<WatchSet>) {
-        self.aggregates = Families::default();
+        self.aggregates = BgpFamilies::default();
         self.in_sets = Vec::new();
         for (at, watch) in (0..).zip(&set.watches) {
             match &watch.routes {
@@ -165,7 +166,7 @@ impl Watches {
 
     /// The watches of a path, by index, and whether an aggregate suppresses it. `fresh`: nothing was
     /// advertised before, or it was suppressed.
-    fn matches<F: Family>(&self, prefix: Prefix<F>, path: &Candidate<'_>, fresh: bool) -> (Matched, bool) {
+    fn matches<F: BgpFamily>(&self, prefix: Prefix<F>, path: &Candidate<'_>, fresh: bool) -> (Matched, bool) {
         let mut matched = Matched::new();
         let mut suppressed = false;
         let aggregates = self.aggregates.get::<F>();
@@ -191,7 +192,7 @@ impl Watches {
 
     /// Notes the path of a prefix that workers would get without suppression. `had`: whether they would
     /// have got one before.
-    fn note<F: Family>(&mut self, prefix: Prefix<F>, had: bool, path: Option<&Candidate<'_>>) -> Visible {
+    fn note<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<&Candidate<'_>>) -> Visible {
         let former = self.members.get::<F>().get(&prefix).copied();
         let was_suppressed = former.is_some_and(|member| member.suppressed);
         let visible = Visible { before: had && !was_suppressed, after: false };
@@ -223,7 +224,7 @@ impl Watches {
         visible
     }
 
-    fn insert<F: Family>(&mut self, prefix: Prefix<F>, member: MovedMember) {
+    fn insert<F: BgpFamily>(&mut self, prefix: Prefix<F>, member: MovedMember) {
         let MovedMember { watches, origin, suppressed } = member;
         for id in &*watches {
             self.states.entry(*id).or_default().counts[origin as usize] += 1;
@@ -233,7 +234,7 @@ impl Watches {
         self.members.get_mut::<F>().insert(prefix, Member { list, origin, suppressed });
     }
 
-    fn remove<F: Family>(&mut self, prefix: Prefix<F>) -> Option<MovedMember> {
+    fn remove<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> Option<MovedMember> {
         let Member { list, origin, suppressed } = self.members.get_mut::<F>().remove(&prefix)?;
         let watches = self.lists.release(list);
         for id in &*watches {
@@ -246,13 +247,13 @@ impl Watches {
         Some(MovedMember { watches, origin, suppressed })
     }
 
-    fn is_suppressed<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    fn is_suppressed<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.members.get::<F>().get(&prefix).is_some_and(|member| member.suppressed)
     }
 
     /// Whether no watch is left, and no member of an earlier one.
     fn is_over(&self) -> bool {
-        self.set.watches.is_empty() && self.members.v4.is_empty() && self.members.v6.is_empty()
+        self.set.watches.is_empty() && !any_bgp_family!(F => !self.members.get::<F>().is_empty())
     }
 
     fn news(&mut self) -> WatchNews {
@@ -277,15 +278,15 @@ impl Watches {
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
-        for_each_family!(F => shrink_to_fit(self.members.get_mut::<F>()));
+        for_each_bgp_family!(F => shrink_to_fit(self.members.get_mut::<F>()));
     }
 
     fn memory(&self) -> usize {
-        self.members.v4.allocation_size() + self.members.v6.allocation_size()
+        sum_bgp_families!(F => self.members.get::<F>().allocation_size())
     }
 }
 
-impl<F: Family> OfFamily<F> {
+impl<F: BgpFamily> OfFamily<F> {
     fn add(&mut self, prefix: Prefix<F>, at: u32) {
         self.by_prefix.insert(prefix, at);
         if let Err(place) = self.lengths.binary_search(&prefix.len()) {
@@ -303,11 +304,11 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    fn route<F: Family>(&self) -> PolicyRoute<'_> {
+    fn route<F: BgpFamily>(&self) -> PolicyRoute<'_> {
         PolicyRoute {
             attributes: self.attributes,
             next_hop: self.next_hop,
-            afi: F::AFI,
+            family: F::ID,
             source: self.source.source(),
             validation: None,
         }
@@ -315,7 +316,7 @@ impl Candidate<'_> {
 }
 
 impl Suppression {
-    fn takes<F: Family>(&self, prefix: Prefix<F>, path: &Candidate<'_>, fresh: bool) -> bool {
+    fn takes<F: BgpFamily>(&self, prefix: Prefix<F>, path: &Candidate<'_>, fresh: bool) -> bool {
         (fresh || self.advertised)
             && self.policy.as_ref().is_none_or(|policy| policy.evaluate(&path.route::<F>(), prefix).is_some())
     }
@@ -354,7 +355,7 @@ impl Core {
     /// Sends a change of the advertised path to workers, with regard to suppression by aggregates.
     #[cold]
     #[inline(never)]
-    pub(super) fn advertise_watched<F: Family>(
+    pub(super) fn advertise_watched<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
         [old, new]: [Option<Path>; 2],
@@ -368,7 +369,7 @@ impl Core {
         }
     }
 
-    fn note_watched<F: Family>(&mut self, prefix: Prefix<F>, had: bool, path: Option<Path>) -> Visible {
+    fn note_watched<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<Path>) -> Visible {
         let Core { watches, attrs, sessions, .. } = self;
         let Some(watches) = watches else { return Visible { before: had, after: path.is_some() } };
         let candidate = path.map(|path| {
@@ -380,7 +381,7 @@ impl Core {
     }
 
     /// Looks at a prefix for a new set of watches.
-    pub(super) fn watch_again<F: Family>(&mut self, route: &Route<F>, out: &mut ShardOut) {
+    pub(super) fn watch_again<F: BgpFamily>(&mut self, route: &Route<F>, out: &mut ShardOut) {
         let Some(path) = self.advertised(route) else { return };
         let visible = self.note_watched(route.prefix(), true, Some(path));
         if visible.before != visible.after {
@@ -399,12 +400,12 @@ impl Core {
 
     /// Whether an aggregate suppresses a prefix.
     #[inline]
-    pub(super) fn is_suppressed<F: Family>(&self, prefix: Prefix<F>) -> bool {
+    pub(super) fn is_suppressed<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.watches.as_ref().is_some_and(|watches| watches.is_suppressed(prefix))
     }
 
     /// The aggregates that have a prefix as a member that they suppress.
-    pub(super) fn suppressed_by<F: Family>(&self, prefix: Prefix<F>) -> Vec<AnyPrefix> {
+    pub(super) fn suppressed_by<F: BgpFamily>(&self, prefix: Prefix<F>) -> Vec<AnyPrefix> {
         let Some(watches) = self.watches.as_ref().filter(|watches| watches.is_suppressed(prefix)) else {
             return Vec::new();
         };
@@ -430,7 +431,7 @@ impl Core {
     }
 
     /// Removes a prefix that moves to another shard from its watches.
-    pub(super) fn unwatch<F: Family>(&mut self, prefix: Prefix<F>) -> Option<MovedMember> {
+    pub(super) fn unwatch<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> Option<MovedMember> {
         let watches = self.watches.as_mut()?;
         let member = watches.remove(prefix)?;
         watches.held = true;
@@ -438,7 +439,7 @@ impl Core {
     }
 
     /// Adds a prefix that moved here from another shard to its watches.
-    pub(super) fn adopt_watched<F: Family>(&mut self, prefix: Prefix<F>, member: MovedMember) {
+    pub(super) fn adopt_watched<F: BgpFamily>(&mut self, prefix: Prefix<F>, member: MovedMember) {
         self.watches.get_or_insert_default().insert(prefix, member);
     }
 

@@ -2,9 +2,10 @@
 
 use super::refresh::Mark;
 use super::{Reader, What};
-use crate::monitor::{KeptPage, MonitorIn, Received, Wanted};
+use crate::mailbox::Mailbox;
+use crate::monitor::{KeptPage, MonitorIn, Received, Tap, Wanted};
+use ribtide_bgp::ingest::KeptPlace;
 use ribtide_bgp::peer::{FamilySet, PeerId};
-use ribtide_prefix::AnyPrefix;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -66,6 +67,17 @@ impl Reader {
         outcome
     }
 
+    /// Sets the BMP monitor. Messages that wait for the former one are dropped.
+    pub fn set_bmp(&mut self, tap: Option<Tap>) {
+        self.monitor = tap.as_ref().map(|tap| Mailbox::new(tap.data.clone()));
+        self.monitors.bmp = tap;
+    }
+
+    /// Sets the MRT monitor.
+    pub fn set_mrt(&mut self, tap: Option<Tap>) {
+        self.monitors.mrt = tap;
+    }
+
     /// A session keeps its routes from now on, or no longer, or other ones than its messages say: what was left out of a
     /// refresh is gone (RFC 7313).
     #[cold]
@@ -77,20 +89,20 @@ impl Reader {
         }
     }
 
-    /// Sends the BMP monitor a page of the routes of a session before import policy, after this prefix and path
-    /// identifier, in the order of what the reader sends it. Returns the last route of the page, if there may be more;
+    /// Sends the BMP monitor a page of the routes of a session before import policy, after this place,
+    /// in the order of what the reader sends it. Returns the last route of the page, if there may be more;
     /// `None`: there is no page, because routes are not kept or the session has ended.
     pub fn monitor_page(
         &mut self,
         peer: PeerId,
         session: u32,
-        after: Option<(AnyPrefix, u32)>,
+        after: Option<KeptPlace>,
         limit: usize,
         token: u64,
-    ) -> Option<Option<(AnyPrefix, u32)>> {
+    ) -> Option<Option<KeptPlace>> {
         let of = self.sessions.get_mut(&peer).filter(|of| of.peer.info().session == session && !of.ended)?;
         let routes = of.peer.kept_page(after, limit)?;
-        let last = routes.last().map(|(prefix, path_id, _)| (*prefix, *path_id));
+        let last = routes.last().map(|(place, _)| *place);
         let full = routes.len() >= limit;
         let info = of.peer.info().clone();
         self.monitor.as_mut()?.post(MonitorIn::Kept(KeptPage { token, info, routes }));

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const WIDE: u32 = 5000;
 
 fn peer(n: u32) -> Arc<PeerInfo> {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     Arc::new(PeerInfo {
         id: PeerId(n),
         session: 1,
@@ -25,7 +25,7 @@ fn peer(n: u32) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,
@@ -73,7 +73,9 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
         std::thread::yield_now();
     }
     let paths = 3 * (all.len() - 1) + WIDE as usize;
-    let counts = |shard: &ShardPort| shard.call(|shard| shard.counts().ipv4).unwrap();
+    let counts = |shard: &ShardPort| {
+        shard.call(|shard| shard.counts().families[ribtide_prefix::AfiSafi::Ipv4Unicast]).unwrap()
+    };
     assert_eq!((counts(&shards[0]).paths, paths > 2 * STOP_PATHS_MAX), (paths, true));
 
     let mut owners = Owners { shards, map: Owners::map(1), split: None };

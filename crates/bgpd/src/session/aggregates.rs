@@ -10,7 +10,7 @@ use ribtide_bgp::peer::LocalSource;
 use ribtide_bgp::watch::{Presence, Suppression, WatchId, WatchedRoutes};
 use ribtide_config::{AggregateConfig, SuppressConfig};
 use ribtide_policy::{Named, PrefixRange, PrefixSet};
-use ribtide_prefix::{AnyPrefix, Families};
+use ribtide_prefix::{AnyPrefix, BgpFamilies};
 use ribtide_wire::bgp::attribute::{Aggregator, Origin};
 use std::collections::BTreeMap;
 
@@ -119,11 +119,11 @@ impl Sessions {
         if !withdrawn.is_empty()
             && let Some(policy) = self.originated.config.policies.get(&LocalSource::Aggregate)
         {
-            send(policy.clone(), by_family(withdrawn), Families::default());
+            send(policy.clone(), by_family(withdrawn), BgpFamilies::default());
         }
         for prefix in announced {
             if let Some(config) = self.originated.config.aggregates.get(prefix) {
-                send(config.policy.clone(), Families::default(), by_family(&[*prefix]));
+                send(config.policy.clone(), BgpFamilies::default(), by_family(&[*prefix]));
             }
         }
     }

@@ -7,7 +7,7 @@ use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::{DefaultOriginate, LocalSource};
 use ribtide_config::{DefaultOriginateConfig, NeighborSettings};
 use ribtide_policy::{Policy, Route, RouteType, Source};
-use ribtide_prefix::{Family, Prefix, V4, V6};
+use ribtide_prefix::{BgpFamily, Prefix, V4, V6};
 use ribtide_wire::bgp::attribute::Origin;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -42,11 +42,11 @@ impl Sessions {
 }
 
 /// The attributes of a default route, if the policy accepts it.
-fn attributes<F: Family>(policy: &Policy) -> Option<AttrSet> {
+fn attributes<F: BgpFamily>(policy: &Policy) -> Option<AttrSet> {
     let plain = OriginatedAttributes::new(Origin::Igp);
     let source = Source { neighbor: IpAddr::V4(Ipv4Addr::UNSPECIFIED), kind: RouteType::Local };
     let next_hop = plain.next_hop::<F>();
-    let route = Route { attributes: plain.bytes(), next_hop, afi: F::AFI, source, validation: None };
+    let route = Route { attributes: plain.bytes(), next_hop, family: F::ID, source, validation: None };
     let changes = policy.evaluate(&route, Prefix::<F>::default_route())?;
     let mut bytes = Vec::new();
     changes.write(plain.bytes(), &mut bytes);

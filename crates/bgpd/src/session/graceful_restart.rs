@@ -8,7 +8,7 @@ use crate::reader::Command;
 use ribtide_bgp::fsm::{Event, Millis, Negotiated, Retention};
 use ribtide_bgp::peer::{FamilySet, PeerId};
 use ribtide_config::NeighborSettings;
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 
 /// The retained routes of a neighbour, whose session was lost.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +65,8 @@ impl Retained {
 
 /// Families whose retained routes wait for End-of-RIB of a new session: those whose forwarding the neighbour has kept.
 pub(super) fn kept(peer: &Peer, negotiated: &Negotiated) -> FamilySet {
-    let forwarding = negotiated.restart.map_or_else(FamilySet::default, |restart| restart.forwarding);
-    peer.retained.map_or_else(FamilySet::default, |retained| retained.families.and(forwarding))
+    let forwarding = negotiated.restart.map_or_else(|| FamilySet::NONE, |restart| restart.forwarding);
+    peer.retained.map_or_else(|| FamilySet::NONE, |retained| retained.families.and(forwarding))
 }
 
 /// Whether an event ends retention, beside the session.
@@ -85,10 +85,10 @@ impl Sessions {
     }
 
     /// A neighbour has sent all its routes of a family; its reader has swept the stale ones.
-    pub(super) fn refreshed(&mut self, id: PeerId, afi: Afi) {
+    pub(super) fn refreshed(&mut self, id: PeerId, family: AfiSafi) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if let Some(retained) = &mut peer.retained {
-            retained.families = retained.families.without(afi);
+            retained.families = retained.families.without(family);
         }
         peer.retained = peer.retained.filter(|retained| !retained.families.is_empty());
     }

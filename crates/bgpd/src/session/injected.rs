@@ -12,7 +12,7 @@ use ribtide_bgp::ingest::{IngestSettings, OriginatedAttributes};
 use ribtide_bgp::message::by_family;
 use ribtide_bgp::peer::LocalSource;
 use ribtide_policy::{Actions, AnyCommunity, ChangeCommunities, Med};
-use ribtide_prefix::{Afi, AnyPrefix, Families};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, BgpFamilies};
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -62,7 +62,7 @@ impl NewRoute {
             ..Actions::default()
         };
         let plain = OriginatedAttributes::new(Origin::Incomplete);
-        let attributes = plain.changed(actions, text.next_hop, prefix.afi());
+        let attributes = plain.changed(actions, text.next_hop, AfiSafi::unicast(prefix.afi()));
         Ok(NewRoute { prefix, attributes, text })
     }
 
@@ -294,8 +294,8 @@ impl Sessions {
     ) {
         let Some(info) = self.originated.sources.get(&LocalSource::Api).cloned() else { return };
         let Some(policy) = self.originated.config.policies.get(&LocalSource::Api).cloned() else { return };
-        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), Families::default()));
-        let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), by_family(prefixes)));
+        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), BgpFamilies::default()));
+        let announced = announced.chunks(BATCH).map(|prefixes| (BgpFamilies::default(), by_family(prefixes)));
         for (withdrawn, announced) in withdrawn.chain(announced) {
             let (info, settings) = (info.clone(), IngestSettings::new(policy.clone()));
             let attributes = attributes.clone();

@@ -5,7 +5,7 @@ use super::graceful_restart::{self, Retained};
 use super::peer::{Peer, Up};
 use super::write_queue::Backlog;
 use super::{Sessions, socket};
-use crate::monitor::{DownCause, SessionNews, SessionUp};
+use crate::monitor::{DownCause, SessionNews, SessionUp, Tap};
 use crate::reader::{Attach, Command, Marks};
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -17,6 +17,11 @@ use ribtide_bgp::peer::{
 };
 use ribtide_config::{InterfaceConfig, NeighborSettings};
 use ribtide_policy::SetNextHop;
+use ribtide_prefix::ByFamily;
+use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::log::target;
+use ribtide_runtime::ring::Sender;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -115,9 +120,9 @@ impl Sessions {
             monitored: monitored.clone(),
             heard,
             backlog: Backlog::default(),
-            initial_done: [false; 2],
+            initial_done: FamilySet::NONE,
             limits: PrefixLimits::default(),
-            refresh_until: [None; 2],
+            refresh_until: ByFamily::default(),
         };
         peer.up = Some(up);
         self.restarted(id, retained);
@@ -162,6 +167,46 @@ impl Sessions {
     /// part of it.
     pub fn monitored(&self) -> Vec<Arc<SessionUp>> {
         self.peers.values().filter_map(|peer| Some(peer.up.as_ref()?.monitored.clone())).collect()
+    }
+
+    /// A worker is to know every source from now on, and gets no member yet. Returns whether no message for other workers waits
+    /// any more; call it again otherwise.
+    pub(crate) fn add_worker(&mut self, at: usize, control: Sender<EgressIn>) -> bool {
+        let is_settled = self.outbox.set_worker(at, control);
+        self.send_presence_to(at);
+        is_settled
+    }
+
+    /// Gives new sessions to so many workers, of those that were added.
+    pub(crate) fn set_update_threads(&mut self, threads: usize) {
+        self.outbox.update_threads = threads;
+    }
+
+    /// The workers that have members.
+    pub(crate) fn used_workers(&self) -> BTreeSet<usize> {
+        self.groups.values().flatten().map(|(worker, _)| *worker).collect()
+    }
+
+    /// Starts other threads that write beside this one, one for each of `cpus`. The present ones end; no connection is lent out
+    /// now.
+    pub(crate) fn set_writers(&mut self, cpus: Vec<Option<Cpus>>) {
+        if let Err(error) = self.writers.restart(cpus) {
+            tracing::warn!(
+                target: target::BGP,
+                %error,
+                "the threads that write stay where they are: the system gives no others"
+            );
+        }
+    }
+
+    /// Sets the BMP monitor. Each session that begins from now on is news for it.
+    pub fn set_bmp(&mut self, tap: Option<Tap>) {
+        self.outbox.set_bmp(tap);
+    }
+
+    /// Sets the MRT monitor, as [`Sessions::set_bmp`].
+    pub fn set_mrt(&mut self, tap: Option<Tap>) {
+        self.outbox.set_mrt(tap);
     }
 
     /// Changes the egress settings of an established session. Its worker stays and takes over the
@@ -297,7 +342,9 @@ impl Sessions {
     /// The worker of the group of these settings. A new group goes to the worker with the least
     /// load, and stays there.
     fn worker_for(&self, settings: &EgressSettings) -> usize {
-        if let Some((worker, _)) = self.groups.get(settings).and_then(|places| places.first()) {
+        let takes_members = |place: &&(usize, usize)| place.0 < self.outbox.update_threads;
+        let places = self.groups.get(settings);
+        if let Some((worker, _)) = places.and_then(|places| places.iter().find(takes_members)) {
             return *worker;
         }
         let load = |worker: &usize| -> u64 {
@@ -308,7 +355,7 @@ impl Sessions {
                 .map(|(settings, (_, members))| load(settings, *members))
                 .sum()
         };
-        (0..self.outbox.workers()).min_by_key(load).unwrap_or(0)
+        (0..self.outbox.update_threads).min_by_key(load).unwrap_or(0)
     }
 
     fn least_loaded_reader(&self) -> usize {
@@ -320,6 +367,6 @@ impl Sessions {
 fn load(settings: &EgressSettings, members: usize) -> u64 {
     /// The members whose load equals that of packing.
     const PACKING: u64 = 16;
-    let families = u64::from(settings.families.ipv4) + u64::from(settings.families.ipv6);
+    let families = settings.families.iter().count() as u64;
     families * (PACKING + members as u64)
 }

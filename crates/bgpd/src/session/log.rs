@@ -9,7 +9,7 @@ use ribtide_bgp::fsm::{Millis, Negotiated};
 use ribtide_bgp::ingest::{LimitAction, LimitCrossed, LimitEvent};
 use ribtide_dataplane::InterfaceLine;
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{Afi, Map};
+use ribtide_prefix::{AfiSafi, Map};
 use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::IpAddr;
@@ -86,7 +86,7 @@ pub(super) enum News<'a> {
 
 /// A maximum of prefixes that was reached.
 pub(super) struct LimitLine {
-    afi: Afi,
+    family: AfiSafi,
     prefixes: u64,
     max: u32,
     action: Option<LimitAction>,
@@ -99,15 +99,15 @@ impl From<&LimitEvent> for LimitLine {
             LimitCrossed::Warning => (None, "the neighbor comes near its maximum of prefixes"),
             LimitCrossed::Limit(action) => (Some(action), "the neighbor exceeds its maximum of prefixes"),
         };
-        LimitLine { afi: event.afi, prefixes: event.count.into(), max: event.max, action, sentence }
+        LimitLine { family: event.family, prefixes: event.count.into(), max: event.max, action, sentence }
     }
 }
 
 impl From<&LimitExceeded> for LimitLine {
     fn from(exceeded: &LimitExceeded) -> LimitLine {
-        let LimitExceeded { afi, count, max, .. } = *exceeded;
+        let LimitExceeded { family, count, max, .. } = *exceeded;
         let sentence = "the neighbor would be sent more than its maximum of prefixes";
-        LimitLine { afi, prefixes: count, max, action: None, sentence }
+        LimitLine { family, prefixes: count, max, action: None, sentence }
     }
 }
 
@@ -144,8 +144,8 @@ impl Log {
             (NonZeroU64::new(lines_left_out), NonZeroU64::new(lines_left_out_of_all));
         match news {
             News::Up(negotiated) => {
-                let families = [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| negotiated.families.has(*afi));
-                let families: Vec<&str> = families.map(Afi::unicast_name).collect();
+                let families = negotiated.families.iter();
+                let families: Vec<&str> = families.map(AfiSafi::name).collect();
                 tracing::info!(
                     target: target::BGP_SESSION,
                     %neighbor,
@@ -190,12 +190,12 @@ impl Log {
                 lines_left_out_of_all,
                 "the neighbor gets no session"
             ),
-            News::Limit(LimitLine { afi, prefixes, max, action, sentence }) => tracing::warn!(
+            News::Limit(LimitLine { family, prefixes, max, action, sentence }) => tracing::warn!(
                 target: target::BGP_SESSION,
                 %neighbor,
                 asn,
                 group,
-                family = afi.unicast_name(),
+                family = family.name(),
                 prefixes,
                 max,
                 action = action.map(tracing::field::display),
@@ -278,7 +278,7 @@ mod tests {
             asn: 65010,
             router_id: [1, 1, 1, 1].into(),
             hold_time: 90,
-            families: FamilySet { ipv4: true, ipv6: true },
+            families: FamilySet::UNICAST,
             four_octet_as: true,
             extended_message: true,
             route_refresh: true,
@@ -286,8 +286,8 @@ mod tests {
             role: None,
             restart: None,
             extended_next_hop: false,
-            path_ids: FamilySet::default(),
-            sent_path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
+            sent_path_ids: FamilySet::NONE,
         };
         let unknown = Who { asn: None, ..who(2) };
         let mut log = Log::default();
@@ -301,7 +301,7 @@ mod tests {
             for (crossed, count) in
                 [(LimitCrossed::Warning, 80), (LimitCrossed::Limit(LimitAction::Discard), 100)]
             {
-                let event = LimitEvent { afi: Afi::Ipv6, crossed, count, max: 100 };
+                let event = LimitEvent { family: AfiSafi::Ipv6Unicast, crossed, count, max: 100 };
                 log.neighbor(9, &who(1), &News::Limit((&event).into()));
             }
             log.neighbor(9, &unknown, &News::Refused("NOTIFICATION sent (OPEN message error: bad peer AS)"));

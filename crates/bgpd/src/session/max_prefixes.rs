@@ -9,7 +9,7 @@ use ribtide_bgp::fsm::{Event, Millis, Obstacle};
 use ribtide_bgp::ingest::LimitEvent;
 use ribtide_bgp::message::EgressIn;
 use ribtide_bgp::peer::PeerId;
-use ribtide_prefix::Afi;
+use ribtide_prefix::ByFamily;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use std::time::Duration;
 pub(super) struct LimitState {
     /// The limit that ended the session, until the wait is over.
     waits: Option<LimitWait>,
-    /// How often more prefixes came than the limit, of IPv4 and IPv6.
-    pub(super) exceeded: [u64; 2],
-    /// How often there were more prefixes to send than the limit, of IPv4 and IPv6.
-    pub(super) exceeded_out: [u64; 2],
+    /// How often more prefixes came than the limit.
+    pub(super) exceeded: ByFamily<u64>,
+    /// How often there were more prefixes to send than the limit.
+    pub(super) exceeded_out: ByFamily<u64>,
 }
 
 /// The wait after a limit ended the session.
@@ -67,15 +67,15 @@ impl Sessions {
         let who = who(peer);
         self.log.neighbor(now, &who, &News::Limit((&event).into()));
         if event.is_exceeded() {
-            peer.limits.exceeded[usize::from(event.afi == Afi::Ipv6)] += 1;
+            peer.limits.exceeded[event.family] += 1;
         }
-        let present = peer.settings.max_prefixes.received.and_then(|of| of.limits.of(event.afi));
+        let present = peer.settings.max_prefixes.received.and_then(|of| of.limits[event.family]);
         if event.ends_session() && present != Some(event.max) {
             // A reload changed the limit meanwhile; the reader has stopped.
             self.event(id, Event::Reset(Notification::cease(cease::CONFIG_CHANGE)));
         } else if event.ends_session() {
             let idle_time = peer.settings.max_prefixes.idle_time;
-            peer.limits.begin_wait(Obstacle::MaxPrefixes(event.afi, event.max), idle_time, now);
+            peer.limits.begin_wait(Obstacle::MaxPrefixes(event.family, event.max), idle_time, now);
             self.obey(id);
         }
     }
@@ -83,19 +83,19 @@ impl Sessions {
     /// Handles a limit of sent prefixes that a worker reports.
     pub(super) fn take_sent_limit(&mut self, exceeded: LimitExceeded) {
         let now = self.clock.now();
-        let LimitExceeded { member, afi, max, .. } = exceeded;
+        let LimitExceeded { member, family, max, .. } = exceeded;
         let Some(peer) = self.peers.get_mut(&member.peer) else { return };
         if peer.up.as_ref().is_none_or(|up| up.info.session != member.session) {
             return;
         }
         self.log.neighbor(now, &who(peer), &News::Limit((&exceeded).into()));
-        peer.limits.exceeded_out[usize::from(afi == Afi::Ipv6)] += 1;
-        if peer.settings.max_prefixes.sent.of(afi) != Some(max) {
+        peer.limits.exceeded_out[family] += 1;
+        if peer.settings.max_prefixes.sent[family] != Some(max) {
             // A reload changed the limit meanwhile; the worker has removed the member.
             return self.event(member.peer, Event::Reset(Notification::cease(cease::CONFIG_CHANGE)));
         }
         let idle_time = peer.settings.max_prefixes.sent_idle_time;
-        peer.limits.begin_wait(Obstacle::MaxPrefixesOut(afi, max), idle_time, now);
+        peer.limits.begin_wait(Obstacle::MaxPrefixesOut(family, max), idle_time, now);
         self.obey(member.peer);
     }
 

@@ -925,15 +925,15 @@ impl Sessions {
             What::Fault(notification) => self.event(id, Event::Fault(side, notification)),
             What::Closed(why) => self.event(id, Event::Closed(side, why)),
             What::Limit(event) => self.take_limit(id, event),
-            What::Refresh(afi) => self.send_again(id, worker, afi),
-            What::BeginOfRefresh(afi) => self.refresh_begins(id, afi),
-            What::EndOfRefresh(afi) => self.refresh_ends(id, afi),
+            What::Refresh(family) => self.send_again(id, worker, family),
+            What::BeginOfRefresh(family) => self.refresh_begins(id, family),
+            What::EndOfRefresh(family) => self.refresh_ends(id, family),
             What::Ignored(message) => self.log_ignored(id, message),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } | What::Watching { .. } => {}
-            What::EndOfRib(afi) => {
-                up.initial_done[usize::from(afi == ribtide_prefix::Afi::Ipv6)] = true;
-                self.refreshed(id, afi);
+            What::EndOfRib(family) => {
+                up.initial_done = up.initial_done.with(family);
+                self.refreshed(id, family);
                 self.settle(id);
             }
         }

@@ -14,7 +14,7 @@ use ribtide_bgp::message::{EgressIn, by_family};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, LocalSource, PeerId, PeerInfo, PeerKind};
 use ribtide_config::OriginateConfig;
 use ribtide_policy::Policy;
-use ribtide_prefix::{AnyPrefix, Families, Map};
+use ribtide_prefix::{AnyPrefix, BgpFamilies, Map};
 use ribtide_rib::Protocol;
 use ribtide_wire::bgp::attribute::Origin;
 use std::collections::BTreeMap;
@@ -138,8 +138,8 @@ impl Sessions {
             LocalSource::Api | LocalSource::Aggregate | LocalSource::Default => return,
         };
         let attributes = OriginatedAttributes::new(origin);
-        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), Families::default()));
-        let announced = announced.chunks(BATCH).map(|prefixes| (Families::default(), by_family(prefixes)));
+        let withdrawn = withdrawn.chunks(BATCH).map(|prefixes| (by_family(prefixes), BgpFamilies::default()));
+        let announced = announced.chunks(BATCH).map(|prefixes| (BgpFamilies::default(), by_family(prefixes)));
         for (withdrawn, announced) in withdrawn.chain(announced) {
             let (info, settings) = (info.clone(), settings.clone());
             let attributes = attributes.clone();
@@ -167,7 +167,7 @@ impl Sessions {
     pub(super) fn source_info(&mut self, source: LocalSource, policy: &Arc<Policy>) -> Arc<PeerInfo> {
         let kind = PeerKind::Local(source);
         let id = self.ids.take(kind);
-        let families = FamilySet { ipv4: true, ipv6: true };
+        let families = FamilySet::UNICAST;
         Arc::new(PeerInfo {
             id,
             session: self.ids.next_session(id),
@@ -177,7 +177,7 @@ impl Sessions {
             kind,
             multihop: false,
             families,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             // Nothing is sent to it.
             egress: EgressSettings {
                 cluster_id: self.cluster_id,

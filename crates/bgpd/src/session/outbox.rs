@@ -22,6 +22,8 @@ pub(super) struct Outbox {
     readers: Vec<Sender<Command>>,
     monitors: Taps,
     waiting: VecDeque<Letter>,
+    /// Workers that get new members: the first ones.
+    pub(super) update_threads: usize,
 }
 
 impl Outbox {
@@ -30,7 +32,8 @@ impl Outbox {
         readers: Vec<Sender<Command>>,
         monitors: Taps,
     ) -> Outbox {
-        Outbox { workers, readers, monitors, waiting: VecDeque::new() }
+        let update_threads = workers.len();
+        Outbox { workers, readers, monitors, waiting: VecDeque::new(), update_threads }
     }
 
     /// Sends news of a session to every monitor.
@@ -39,6 +42,27 @@ impl Outbox {
             self.waiting.push_back(Letter::Monitor(tap.clone(), news.clone()));
         }
         self.retry();
+    }
+
+    /// Sets the BMP monitor.
+    pub(super) fn set_bmp(&mut self, tap: Option<Tap>) {
+        self.monitors.bmp = tap;
+    }
+
+    /// Sets the MRT monitor.
+    pub(super) fn set_mrt(&mut self, tap: Option<Tap>) {
+        self.monitors.mrt = tap;
+    }
+
+    /// Adds a worker, or one in the place of an ended one. Returns whether no message for earlier workers waits: what is sent
+    /// from then on goes to all.
+    pub(super) fn set_worker(&mut self, at: usize, control: Sender<EgressIn>) -> bool {
+        match self.workers.get_mut(at) {
+            Some(place) => *place = control,
+            None => self.workers.push(control),
+        }
+        self.retry();
+        self.is_empty()
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -98,7 +122,7 @@ mod tests {
         let mut outbox = Outbox::new(vec![worker], vec![reader], Taps::default());
         for peer in 0..2 {
             outbox.send_to_worker(0, EgressIn::MemberDown(PeerId(peer)));
-            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::default()));
+            outbox.send_to_reader(0, Command::Detach(PeerId(peer), 1, FamilySet::NONE));
         }
         assert!(matches!(reader_gets.try_recv(), Some(Command::Detach(PeerId(0), 1, _))));
         assert!(reader_gets.try_recv().is_none() && !outbox.is_empty());

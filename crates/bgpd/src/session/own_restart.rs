@@ -6,7 +6,6 @@ use super::view::NeighborView;
 use super::{PeerId, Sessions};
 use ribtide_bgp::fsm::{Millis, Obstacle, OwnRestart};
 use ribtide_bgp::peer::FamilySet;
-use ribtide_prefix::Afi;
 use std::time::Duration;
 
 /// How long the End-of-RIB of a neighbour without graceful restart is awaited in its session: it need not send one.
@@ -46,7 +45,7 @@ impl OwnRestarts {
     pub(super) fn new(restarted: Option<Restarted>, now: Millis) -> OwnRestarts {
         OwnRestarts {
             started: now,
-            forwarding: restarted.map_or_else(FamilySet::default, |restarted| restarted.forwarding),
+            forwarding: restarted.map_or_else(|| FamilySet::NONE, |restarted| restarted.forwarding),
             deferred_until: restarted.map(|restarted| now + restarted.deferral.as_millis() as Millis),
         }
     }
@@ -73,9 +72,7 @@ impl OwnRestarts {
 pub(crate) fn is_complete(neighbor: &NeighborView) -> bool {
     let Some(up) = &neighbor.up else { return false };
     let families = up.negotiated.families;
-    [(Afi::Ipv4, up.initial_done[0]), (Afi::Ipv6, up.initial_done[1])]
-        .into_iter()
-        .all(|(afi, done)| done || !families.has(afi))
+    families.but(up.initial_done).is_empty()
 }
 
 /// Whether the routes of a neighbour are awaited after a restart, before those of the run before leave the FIB. `age`: that of

@@ -10,6 +10,7 @@ use crate::monitor::SessionUp;
 use ribtide_bgp::fsm::{self, Event, Millis, Side, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind, PrefixLimits};
 use ribtide_config::{AnyAsn, NeighborSettings};
+use ribtide_prefix::{ByFamily, FamilySet};
 use ribtide_runtime::log::target;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -59,11 +60,11 @@ pub(super) struct Up {
     pub(super) heard: Arc<AtomicU64>,
     pub(super) backlog: Backlog,
     /// Whether End-of-RIB arrived, for IPv4 and IPv6.
-    pub(super) initial_done: [bool; 2],
+    pub(super) initial_done: FamilySet,
     /// The limits of sent prefixes that its worker has.
     pub(super) limits: PrefixLimits,
     /// When refreshes of the peer's routes have taken too long, IPv4 and IPv6.
-    pub(super) refresh_until: [Option<Millis>; 2],
+    pub(super) refresh_until: ByFamily<Option<Millis>>,
 }
 
 impl Peer {
@@ -191,10 +192,8 @@ impl Peer {
     pub(super) fn next_deadline(&self) -> Option<Millis> {
         let send_hold = self.stalled.and_then(|since| Some(since + self.fsm.send_hold()?));
         let retained = self.retained.map(|retained| retained.deadline(&self.settings));
-        let [four, six] = self.up.as_ref().map_or([None; 2], |up| up.refresh_until);
-        [self.fsm.next_deadline(), send_hold, self.limits.until(), retained, four, six]
-            .into_iter()
-            .flatten()
-            .min()
+        let refreshes = self.up.iter().flat_map(|up| up.refresh_until.iter().filter_map(|(_, until)| *until));
+        let others = [self.fsm.next_deadline(), send_hold, self.limits.until(), retained];
+        others.into_iter().flatten().chain(refreshes).min()
     }
 }

@@ -5,7 +5,7 @@ use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::{PeerId, PeerKind};
-use ribtide_config::{AsNumbers, BgpConfig, NeighborConfig, NeighborSettings, TcpAoConfig};
+use ribtide_config::{AsNumbers, BgpConfig, InterfaceConfig, NeighborConfig, NeighborSettings, TcpAoConfig};
 use ribtide_prefix::zone::split_zone;
 use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
@@ -197,6 +197,18 @@ impl Sessions {
         }
         self.watch_routes();
         Ok(changed)
+    }
+
+    /// Sets the `[[interface]]` tables: their addresses may be next hops that are sent, and a neighbour by interface is known
+    /// by the number of its table.
+    pub fn set_interfaces(&mut self, interfaces: &[InterfaceConfig]) {
+        if self.interfaces == interfaces {
+            return;
+        }
+        self.interfaces = interfaces.to_vec();
+        self.renumber_links();
+        let ids: Vec<PeerId> = self.peers.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.send_otherwise(id));
     }
 
     /// Applies the configuration to an existing neighbour. `resets`: peers of this kind take a new session anyway.

@@ -18,7 +18,7 @@ use ribtide_bgp::peer::{MOST_PEERS, PeerId};
 use ribtide_config::{
     BfdPeer, BfdSession, BfdSettings, InterfaceConfig, InterfaceNeighbor, NeighborConfig, most_specific,
 };
-use ribtide_prefix::zone::{split_zone, with_zone};
+use ribtide_prefix::zone::{split_zone, with_zone, zone_of};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Sender, TrySend};
 use ribtide_wire::bgp::Notification;
@@ -203,6 +203,23 @@ impl Sessions {
         }
         if let Some(id) = present {
             self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
+        }
+    }
+
+    /// A neighbour whose interface has another number now is another neighbour. It is looked for at once.
+    pub(super) fn renumber_links(&mut self) {
+        let renumbered = self.peers.iter().filter(|(_, peer)| {
+            let Some(link) = &peer.link else { return false };
+            zone_of(peer.address).is_some_and(|now| now != zone(&self.interfaces, link.index, &link.name))
+        });
+        let renumbered: Vec<PeerId> = renumbered.map(|(id, _)| *id).collect();
+        let now = self.clock.now();
+        for id in renumbered {
+            let index = self.peers.get(&id).and_then(|peer| Some(peer.link.as_ref()?.index));
+            self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
+            if let Some(watched) = index.and_then(|index| self.unnumbered.watched.get_mut(&index)) {
+                (watched.solicits, watched.next) = (true, now);
+            }
         }
     }
 

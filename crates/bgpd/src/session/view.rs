@@ -11,7 +11,7 @@ use crate::messages::MessageCounts;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
 use ribtide_config::{AsNumbers, MaxPrefixesConfig};
-use ribtide_prefix::Afi;
+use ribtide_prefix::{ByFamily, FamilySet};
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
@@ -56,10 +56,10 @@ pub struct NeighborView {
     pub held_for: Option<Millis>,
     /// Its maximum prefixes.
     pub max_prefixes: MaxPrefixesConfig,
-    /// How often it exceeded that of received ones, of IPv4 and IPv6.
-    pub exceeded: [u64; 2],
-    /// How often there were more to send to it, of IPv4 and IPv6.
-    pub exceeded_out: [u64; 2],
+    /// How often it exceeded that of received ones.
+    pub exceeded: ByFamily<u64>,
+    /// How often there were more to send to it.
+    pub exceeded_out: ByFamily<u64>,
     /// The AS that it must have, or has.
     pub asn: Option<u32>,
     /// External, internal or client.
@@ -109,8 +109,8 @@ pub struct UpView {
     pub received: MessageCounts,
     /// Messages sent, UPDATEs not among them.
     pub sent: MessageCounts,
-    /// Whether the peer has sent all its initial routes, IPv4 and IPv6.
-    pub initial_done: [bool; 2],
+    /// The families whose initial routes the peer has sent.
+    pub initial_done: FamilySet,
     /// The seconds for which the peer retains our routes while we restart; `None`: it does not.
     pub own_restart: Option<u16>,
 }
@@ -245,8 +245,8 @@ impl Sessions {
             let Some(up) = &peer.up else { return };
             let (side, worker, families) = (up.side, up.worker, up.info.families);
             let understands = peer.fsm.negotiated().is_some_and(|n| n.route_refresh);
-            for afi in [Afi::Ipv4, Afi::Ipv6].into_iter().filter(|afi| families.has(*afi)) {
-                sessions.send_again(id, worker, afi);
+            for family in families.iter() {
+                sessions.send_again(id, worker, family);
             }
             if understands {
                 sessions.request_routes(id, side, families);

@@ -182,6 +182,12 @@ impl Sessions {
         }
     }
 
+    /// Informs a new worker of the presence of routes.
+    pub(super) fn send_presence_to(&mut self, worker: usize) {
+        let presence = self.watches.sent.clone();
+        self.outbox.send_to_worker(worker, EgressIn::Presence(presence));
+    }
+
     /// A reader has handed a set of watches to so many shards.
     pub(super) fn watching(&mut self, generation: u32, shards: usize) {
         if generation == self.watches.generation {

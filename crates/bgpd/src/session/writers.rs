@@ -44,6 +44,7 @@ pub(super) struct Writers {
     threads: usize,
     lots: (Sender<Vec<Loan>>, Receiver<Vec<Loan>>),
     done: (Sender<Vec<Loan>>, Receiver<Vec<Loan>>),
+    rings: Rings,
 }
 
 impl Writers {
@@ -67,7 +68,17 @@ impl Writers {
                 }
             })?;
         }
-        Ok(Writers { threads, lots, done })
+        Ok(Writers { threads, lots, done, rings: rings.clone() })
+    }
+
+    /// Starts a thread for each of `cpus`, in the place of the present ones. No connection is lent out.
+    ///
+    /// # Errors
+    /// A thread cannot be created; the present ones go on.
+    pub(super) fn restart(&mut self, cpus: Vec<Option<Cpus>>) -> io::Result<()> {
+        let rings = self.rings.clone();
+        *self = Writers::start(cpus, &rings)?;
+        Ok(())
     }
 
     /// Whether so many connections are worth lending out.

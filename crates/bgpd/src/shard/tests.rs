@@ -24,7 +24,7 @@ struct Bench {
 
 /// Peer `n`, external and on link `n`.
 fn peer(n: u8) -> Arc<PeerInfo> {
-    let families = FamilySet { ipv4: true, ipv6: false };
+    let families = FamilySet::IPV4_UNICAST;
     let address = Ipv4Addr::new(10, 0, n, 2);
     Arc::new(PeerInfo {
         id: PeerId(n.into()),
@@ -35,7 +35,7 @@ fn peer(n: u8) -> Arc<PeerInfo> {
         kind: PeerKind::External,
         multihop: false,
         families,
-        path_ids: FamilySet::default(),
+        path_ids: FamilySet::NONE,
         egress: EgressSettings::new(
             PeerKind::External,
             65000,
@@ -194,7 +194,7 @@ fn a_shard_that_waits_for_room_answers_questions() {
         std::thread::yield_now();
     }
     for _ in 0..3 {
-        assert_eq!(port.call(|shard| shard.counts().ipv4.prefixes), Ok(ROUTES));
+        assert_eq!(port.call(|shard| shard.counts().families[AfiSafi::Ipv4Unicast].prefixes), Ok(ROUTES));
         assert!(!is_idle());
     }
     assert!(matches!(taken.recv(), Ok(RibIn::Track(_))), "in their order");

@@ -15,7 +15,7 @@ fn up(router: &Router, from: &str, asn: u32, restart: u16) -> Peer {
 
 fn end_of_rib(peer: &mut Peer) {
     let mut out = Vec::new();
-    build::end_of_rib(Afi::Ipv4, &mut out);
+    build::end_of_rib(AfiSafi::Ipv4Unicast, &mut out);
     peer.stream.write_all(&out).unwrap();
 }
 
@@ -44,7 +44,10 @@ fn routes_stay_until_end_of_rib_with_any_threads() {
         lose(&router, peer, &mut other);
         let mut peer = up(&router, RESTARTING, 65001, 60);
         let retained = router.neighbor(RESTARTING).unwrap().retained.unwrap();
-        assert_eq!((retained.families.ipv4, retained.restart_left), (true, None));
+        assert_eq!(
+            (retained.families, retained.restart_left),
+            (ribtide_prefix::FamilySet::IPV4_UNICAST, None)
+        );
         peer.announce(&p4(100, 950));
         other.until("the new ones beside the old ones", |p| p.routes.len() == 1050);
         assert_eq!(stale(&router, RESTARTING), 100);

@@ -17,7 +17,7 @@ fn held(router: &Router, address: &str) -> Option<Obstacle> {
 fn counted(router: &Router, address: &str) -> Option<(u32, u64)> {
     let view = router.neighbor(address)?;
     let read = move |reader: &mut crate::reader::Reader| {
-        let count = reader.prefix_count(view.id, Afi::Ipv4)?.count;
+        let count = reader.prefix_count(view.id, AfiSafi::Ipv4Unicast)?.count;
         Some((count, reader.counters(view.id)?.refused(Refusal::MaxPrefixes)))
     };
     router.bgp().readers[view.up?.reader].call(read).unwrap()
@@ -34,6 +34,10 @@ fn clear(router: &Router, address: &str) {
     assert_eq!(router.bgp().sessions.call(move |s| s.reset(Some(address), "")).unwrap(), 1);
 }
 
+fn of_ipv4(count: u64) -> ribtide_prefix::ByFamily<u64> {
+    ribtide_prefix::ByFamily::only(AfiSafi::Ipv4Unicast, count)
+}
+
 #[test]
 fn restart_ends_the_session_with_the_limit_and_admits_it_after_the_idle_time() {
     for threads in THREADS {
@@ -46,12 +50,12 @@ fn restart_ends_the_session_with_the_limit_and_admits_it_after_the_idle_time() {
         many.announce(&p4(100, 1));
         many.until("closed", |p| p.closed);
         let notification = many.notification.unwrap();
-        assert_eq!(notification, Notification::max_prefixes(Afi::Ipv4, 100));
+        assert_eq!(notification, Notification::max_prefixes(AfiSafi::Ipv4Unicast, 100));
         other.until("its routes are gone", |p| p.routes.is_empty());
         let neighbor = router.neighbor("127.0.0.11").unwrap();
-        assert_eq!(neighbor.held, Some(Obstacle::MaxPrefixes(Afi::Ipv4, 100)));
+        assert_eq!(neighbor.held, Some(Obstacle::MaxPrefixes(AfiSafi::Ipv4Unicast, 100)));
         assert!(neighbor.held_for.is_some_and(|left| left <= 2_000), "{:?}", neighbor.held_for);
-        assert_eq!((neighbor.exceeded, neighbor.flaps), ([1, 0], 1));
+        assert_eq!((neighbor.exceeded, neighbor.flaps), (of_ipv4(1), 1));
         assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
         until("the idle time is over", || held(&router, "127.0.0.11").is_none());
         // A new session counts from nothing.
@@ -70,7 +74,7 @@ fn restart_without_idle_time_waits_for_clear() {
         assert_eq!(many.notified(), (6, 1));
         until("held", || held(&router, "127.0.0.11").is_some());
         let neighbor = router.neighbor("127.0.0.11").unwrap();
-        assert_eq!((neighbor.held_for, neighbor.exceeded), (None, [round, 0]));
+        assert_eq!((neighbor.held_for, neighbor.exceeded), (None, of_ipv4(round)));
         assert_eq!(Peer::dial(&router, "127.0.0.11", 65001).notified(), (6, 5));
         clear(&router, "127.0.0.11");
         assert_eq!(held(&router, "127.0.0.11"), None);
@@ -119,7 +123,7 @@ fn discard_keeps_the_limit_whatever_comes_and_with_any_threads() {
             p.routes.len() == 1001 && last.iter().all(|prefix| p.routes.contains_key(prefix))
         });
         assert_eq!(counted(&router, "127.0.0.11"), Some((1000, 1010)));
-        assert_eq!(router.neighbor("127.0.0.11").unwrap().exceeded, [1, 0]);
+        assert_eq!(router.neighbor("127.0.0.11").unwrap().exceeded, of_ipv4(1));
         drop(many);
         other.until("all are gone", |p| p.routes.is_empty());
     }
@@ -184,13 +188,13 @@ fn sent_limit_ends_one_session_before_it_gets_more_than_that() {
             "{text}"
         );
         other.until("the group goes on", |p| p.routes.len() == 150);
-        assert_eq!(held(&router, "127.0.0.12"), Some(Obstacle::MaxPrefixesOut(Afi::Ipv4, 100)));
+        assert_eq!(held(&router, "127.0.0.12"), Some(Obstacle::MaxPrefixesOut(AfiSafi::Ipv4Unicast, 100)));
         // The table of a new session exceeds it too; then the limit is lifted.
         clear(&router, "127.0.0.12");
         let mut again = Peer::dial(&router, "127.0.0.12", 65001);
         again.open();
         assert_eq!(again.notified(), (6, 4));
-        until("held again", || router.neighbor("127.0.0.12").unwrap().exceeded_out == [2, 0]);
+        until("held again", || router.neighbor("127.0.0.12").unwrap().exceeded_out == of_ipv4(2));
         reconfigure(&router, CLIENTS);
         let mut again = Peer::up(&router, "127.0.0.12", 65001);
         again.until("everything", |p| p.routes.len() == 150);

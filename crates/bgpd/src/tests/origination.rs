@@ -154,7 +154,8 @@ fn aggregate_survives_a_change_of_the_number_of_shards() {
     external.until("the aggregate alone", |p| has(p, &["10.0.0.0/16"]));
     let id = router.neighbor("127.0.1.5").unwrap().id;
     let worker = router.neighbor("127.0.1.5").unwrap().up.unwrap().worker;
-    let sent = || router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap().counters;
+    let sent =
+        || router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap().unwrap().counters;
     let before = sent();
     for shards in [7, 1, 4] {
         router.bgp().resize(ribtide_config::Threads::Number(shards), None).unwrap();
@@ -241,7 +242,8 @@ fn conditional_advertisement(threads: &str) {
     external.until("all", |p| has(p, &all));
     let id = router.neighbor("127.0.1.5").unwrap().id;
     let worker = router.neighbor("127.0.1.5").unwrap().up.unwrap().worker;
-    let sent = || router.bgp().workers[worker].call(move |w| w.member(id)).unwrap().unwrap().counters;
+    let sent =
+        || router.bgp().workers.get(worker).unwrap().call(move |w| w.member(id)).unwrap().unwrap().counters;
     let before = sent();
     internal.announce(&[main]);
     external.until("some less", |p| has(p, &["10.0.2.0/24", "10.0.3.0/24", "10.200.0.0/24"]));

@@ -101,13 +101,13 @@ fn another_export_policy_takes_back_what_it_forbids_and_keeps_the_session() {
     source.announce(&p4(100, 7));
     assert_eq!(router.reconfigure(CLIENTS), Ok(refreshed));
     listener.until("routes again", |p| p.routes.len() == 12);
-    assert_eq!(listener.ends, [Afi::Ipv4], "no second End-of-RIB");
+    assert_eq!(listener.ends, [AfiSafi::Ipv4Unicast], "no second End-of-RIB");
     let (neighbor, worker) =
         (router.neighbor("127.0.1.1").unwrap(), |n: &session::NeighborView| n.up.as_ref().unwrap().worker);
     assert_eq!((neighbor.flaps, listener.refreshes), (0, 0));
     drop(listener);
     until("its session is over", || router.neighbor("127.0.1.1").is_none());
-    let groups = router.bgp().workers[worker(&neighbor)].call(|w| w.groups().len()).unwrap();
+    let groups = router.bgp().workers.get(worker(&neighbor)).unwrap().call(|w| w.groups().len()).unwrap();
     assert!(groups <= 1, "a group without members is gone");
 }
 
@@ -126,7 +126,7 @@ fn prefix_sid_changes_both_directions_and_keeps_the_session() {
         external.until("asked for its routes", |p| p.refreshes == requests);
         external.until("every route again", |p| p.routes.len() == 10);
         let up = router.neighbor("127.0.1.1").unwrap().up.unwrap();
-        let groups = router.bgp().workers[up.worker].call(|w| w.groups()).unwrap();
+        let groups = router.bgp().workers.get(up.worker).unwrap().call(|w| w.groups()).unwrap();
         let own = groups.iter().find(|group| group.members.contains(&up.info.id)).unwrap();
         assert_eq!(own.settings.prefix_sid, prefix_sid);
     }
@@ -160,7 +160,7 @@ fn as_numbers_change_with_a_reload() {
             external.until("every route again", |p| p.routes.len() == 10);
         }
         let up = router.neighbor("127.0.1.1").unwrap().up.unwrap();
-        let groups = router.bgp().workers[up.worker].call(|w| w.groups()).unwrap();
+        let groups = router.bgp().workers.get(up.worker).unwrap().call(|w| w.groups()).unwrap();
         let own = groups.iter().find(|group| group.members.contains(&up.info.id)).unwrap();
         let EgressSettings { as_override, remove_private_as, .. } = &own.settings;
         assert_eq!(

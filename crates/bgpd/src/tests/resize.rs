@@ -3,7 +3,7 @@
 use super::*;
 use crate::shard::ShardPort;
 use ribtide_bgp::shard::RouteView;
-use ribtide_prefix::{Family, LOGICAL_SHARDS, logical_shard};
+use ribtide_prefix::{BgpFamily, LOGICAL_SHARDS, logical_shard};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -118,7 +118,7 @@ fn listen(router: &Router, from: &str, stop: &AtomicBool) -> Peer {
     peer
 }
 
-fn row<F: Family>(view: &RouteView<F>) -> (AnyPrefix, Vec<String>) {
+fn row<F: BgpFamily>(view: &RouteView<F>) -> (AnyPrefix, Vec<String>) {
     let mut paths: Vec<String> = view
         .paths
         .iter()
@@ -171,7 +171,10 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
             }
         });
         until("routes flow", || {
-            router.bgp().owners.read().shards[0].call(|s| s.counts().ipv4.paths).unwrap() > steady().len()
+            router.bgp().owners.read().shards[0]
+                .call(|s| s.counts().families[AfiSafi::Ipv4Unicast].paths)
+                .unwrap()
+                > steady().len()
         });
         for (step, number) in numbers.iter().enumerate() {
             let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, stop)));
@@ -345,7 +348,8 @@ fn session_that_ends_in_a_resize_leaves_nothing_behind() {
         });
         until("its end is accounted for", || router.bgp().sessions.call(|s| s.ending()).unwrap() == 0);
         until("its routes are gone", || table(&router).len() == 100);
-        let paths = |shard: &ShardPort| shard.call(|s| s.counts().ipv4.paths).unwrap();
+        let paths =
+            |shard: &ShardPort| shard.call(|s| s.counts().families[AfiSafi::Ipv4Unicast].paths).unwrap();
         assert_eq!(router.bgp().owners.read().shards.iter().map(paths).sum::<usize>(), 100);
     }
     stays.read();

@@ -1,6 +1,6 @@
 use super::super::{Config, ConfigError, load, parse};
 use ribtide_policy::{Changes, Policy, Route, RouteType, Source};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use ribtide_wire::bgp::attribute::{AsPath, code};
 use ribtide_wire::bgp::{NextHop, build};
 use std::net::IpAddr;
@@ -49,7 +49,13 @@ fn evaluate(policy: &Policy, prefix: &str) -> Option<Changes> {
         Afi::Ipv6 => NextHop::from_v6("2001:db8::2".parse().unwrap(), None),
     };
     let source = Source { neighbor: "192.0.2.2".parse().unwrap(), kind: RouteType::External };
-    let route = Route { attributes: &attributes, next_hop, afi: prefix.afi(), source, validation: None };
+    let route = Route {
+        attributes: &attributes,
+        next_hop,
+        family: AfiSafi::unicast(prefix.afi()),
+        source,
+        validation: None,
+    };
     policy.explain(&route, prefix).0
 }
 
@@ -130,7 +136,13 @@ fn each_action_is_obeyed() {
         let attributes = attributes();
         let next_hop = NextHop::V4("192.0.2.3".parse().unwrap());
         let source = Source { neighbor: "192.0.2.2".parse().unwrap(), kind: RouteType::External };
-        let route = Route { attributes: &attributes, next_hop, afi: Afi::Ipv4, source, validation: None };
+        let route = Route {
+            attributes: &attributes,
+            next_hop,
+            family: AfiSafi::Ipv4Unicast,
+            source,
+            validation: None,
+        };
         let (changes, problems) = policy.explain(&route, "10.0.0.0/8".parse().unwrap());
         assert!(!changes.unwrap().is_empty(), "{action}");
         assert_eq!(problems, [format!("it, statement 1: holds for every route; {message}; accepted")]);

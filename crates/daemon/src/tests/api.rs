@@ -231,13 +231,10 @@ fn reload_takes_another_token() {
 #[test]
 fn reload_of_a_fixed_setting_is_refused_and_names_others() {
     let bench = Bench::start(false);
-    bench.edit(|text| text.replace("[fib]", "[fib]\nmax-ecmp = 16\nfpm-next-hop-groups = true"));
+    bench.edit(|text| text.replace("[fib]", "[process]\nseccomp = false\n[fib]\nmax-ecmp = 16"));
     let (status, sentence) = bench.reload();
-    assert!(
-        status >= 400 && sentence.contains("fib.fpm-next-hop-groups cannot change"),
-        "{status} {sentence}"
-    );
-    bench.edit(|text| text.replace("\nfpm-next-hop-groups = true", ""));
+    assert!(status >= 400 && sentence.contains("process.seccomp cannot change"), "{status} {sentence}");
+    bench.edit(|text| text.replace("[process]\nseccomp = false\n", ""));
     let (status, body) = bench.reload();
     assert_eq!(status, 200, "{body}");
     let reloaded: Reloaded = serde_json::from_str(&body).unwrap();

@@ -10,7 +10,7 @@ use ribtide_bgp::shard::{Shard, ShardOut};
 use ribtide_config as config;
 use ribtide_model::{Difference, RouteCheck};
 use ribtide_policy::Policy;
-use ribtide_prefix::{Afi, Families, Prefix, V4};
+use ribtide_prefix::{AfiSafi, BgpFamilies, Families, Prefix, V4};
 use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RibIn, RouteBatch, RouteSet, VrfId};
 use ribtide_wire::bgp::NextHop;
 use std::net::{IpAddr, Ipv4Addr};
@@ -53,7 +53,7 @@ socket = "{}"
         );
         let router = Router::start(config::parse(&text).unwrap(), None).unwrap();
         let state = router.state().clone();
-        let families = FamilySet { ipv4: true, ipv6: false };
+        let families = FamilySet::IPV4_UNICAST;
         let peer = Arc::new(PeerInfo {
             id: PeerId(0),
             session: 1,
@@ -63,7 +63,7 @@ socket = "{}"
             kind: PeerKind::External,
             multihop: false,
             families,
-            path_ids: FamilySet::default(),
+            path_ids: FamilySet::NONE,
             egress: EgressSettings::new(
                 PeerKind::External,
                 65001,
@@ -72,7 +72,7 @@ socket = "{}"
                 Arc::new(Policy::accept()),
             ),
         });
-        for shard in &state.owners().unwrap().shards {
+        for shard in &state.owners().unwrap().read().shards {
             let peer = peer.clone();
             shard.call(move |s| s.handle(ShardIn::PeerUp(peer), &mut ShardOut::default())).unwrap();
         }
@@ -82,10 +82,11 @@ socket = "{}"
     /// A shard's path of a prefix, without any message about it.
     fn in_bgp(&self, prefix: Prefix<V4>, next_hop_of: Option<Ipv4Addr>) {
         let owners = self.state.owners().unwrap();
+        let owners = owners.read();
         let (_, shard) = owners.of(prefix).unwrap();
         let attrs = next_hop_of.map(|hop| AttrSet::new(&[0x40, 1, 1, 0, 0x40, 2, 0], NextHop::V4(hop)));
-        let ops = vec![RouteOp { attrs, path_id: 0, afi: Afi::Ipv4, count: 1 }];
-        let prefixes = Families { v4: vec![prefix], v6: vec![] };
+        let ops = vec![RouteOp { attrs, path_id: 0, family: AfiSafi::Ipv4Unicast, count: 1 }];
+        let prefixes = BgpFamilies { v4: vec![prefix], ..BgpFamilies::default() };
         let batch = UpdateBatch { peer: PeerId(0), session: 1, ops, prefixes };
         // BGP takes it for reachable, whatever the RIB manager finds.
         let state = NextHopState::Reachable { cost: 0 };

@@ -38,6 +38,11 @@ impl Encoder {
         }
     }
 
+    /// Refers to next hops in another way from the next replay on.
+    pub(super) fn set_style(&mut self, style: Style) {
+        self.announcer.set_style(style);
+    }
+
     /// The sent routes.
     pub(super) fn sent_state(&self) -> SentState {
         self.routes.clone()

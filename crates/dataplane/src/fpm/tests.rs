@@ -240,6 +240,23 @@ fn a_replay_deletes_what_is_gone_since() {
 }
 
 #[test]
+fn set_style_next_replay_refers_otherwise_and_leaves_no_object() {
+    let (mut encoder, mut server) = (Encoder::new(Style::Inline, Instant::now()), Server::default());
+    feed(&mut encoder, &mut server, &first_batches());
+    let inline = server.routes.clone();
+    encoder.set_style(Style::Objects);
+    // A route is gone since.
+    let mut later = first_batches();
+    later.routes.v6.clear();
+    feed(&mut encoder, &mut server, &later);
+    assert_eq!(server.routes["192.0.2.0/24"], "186 by 1");
+    assert_eq!((server.routes.len(), server.objects.len()), (3, 5));
+    encoder.set_style(Style::Inline);
+    feed(&mut encoder, &mut server, &first_batches());
+    assert_eq!((&server.routes, server.objects.len()), (&inline, 0));
+}
+
+#[test]
 fn a_route_too_long_for_the_server_fails_alone() {
     let hops: Vec<FibHop> = (0..700).map(|i| hop(&format!("2001:db8::{i:x}"), 4, 1)).collect();
     let b = group(group(batch(), 1, &hops), 2, &[hop("10.0.0.2", 4, 1)]);
@@ -557,5 +574,27 @@ fn both_ends_say_whether_routes_wait_for_the_chip() {
     until(Some(When::InChip), false, true);
     drop(stream);
     until(None, false, false);
+    client.stop.stop();
+}
+
+#[test]
+fn set_next_hop_groups_takes_a_new_connection_and_no_pause() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = wired(listener.local_addr().unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(matches!(client.said.recv().unwrap(), RibIn::DataplaneUp(7)));
+    let mut server = Server::default();
+    client.batches.send(Arc::new(FibBatch { seq: 1, ..first_batches() })).unwrap();
+    read_until(&mut stream, &mut server, |s| s.routes.len() == 4);
+    assert!(matches!(client.said.recv().unwrap(), RibIn::Ack(a) if a.seq == 1));
+    client.handle.set_next_hop_groups(true);
+    client.urgent.send(Vec::new()).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    assert!(matches!(client.said.recv().unwrap(), RibIn::DataplaneDown(7)));
+    assert!(matches!(client.said.recv().unwrap(), RibIn::DataplaneUp(7)));
+    client.batches.send(Arc::new(FibBatch { seq: 2, ..first_batches() })).unwrap();
+    // The server has kept what it had.
+    read_until(&mut stream, &mut server, |s| s.replays_ended == 2);
+    assert_eq!((&*server.routes["192.0.2.0/24"], server.routes.len()), ("186 by 1", 4));
     client.stop.stop();
 }

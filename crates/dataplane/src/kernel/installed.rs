@@ -3,7 +3,7 @@
 use super::flush::Scope;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
-use ribtide_prefix::{Afi, AnyPrefix, FamilySet, Map};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, FamilySet, Map};
 use ribtide_rib::{FibGroup, IfIndex};
 use ribtide_wire::netlink::numbers::RTM_F_CLONED;
 use ribtide_wire::netlink::scale_weight;
@@ -158,7 +158,7 @@ pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>>
 /// The error of the kernel.
 pub fn installed_families(scope: &Scope) -> io::Result<FamilySet> {
     let protocol = scope.protocol;
-    let mut families = FamilySet::default();
+    let mut families = FamilySet::NONE;
     // The tables of other VRFs, which come later, have no routes of BGP.
     let Some((table, _)) = scope.tables.first() else { return Ok(families) };
     for afi in [Afi::Ipv4, Afi::Ipv6] {
@@ -181,7 +181,7 @@ pub fn installed_families(scope: &Scope) -> io::Result<FamilySet> {
                 Err(e) => return Err(e),
             }
         }
-        families = if found { families.with(afi) } else { families };
+        families = if found { families.with(AfiSafi::unicast(afi)) } else { families };
     }
     Ok(families)
 }

@@ -17,6 +17,7 @@ use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::io;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The receive buffer for notifications, in bytes.
@@ -36,6 +37,8 @@ pub(super) struct Outputs {
 /// A watch of interfaces without a kernel dataplane.
 pub struct InterfaceWatch {
     listed: Listed,
+    stop: Stop,
+    thread: JoinHandle<()>,
 }
 
 impl InterfaceWatch {
@@ -52,10 +55,17 @@ impl InterfaceWatch {
     ) -> io::Result<InterfaceWatch> {
         let listed = Listed::default();
         listed.set(vrfs);
-        let outputs = Outputs { notes: None, rib, sessions };
-        let watcher = Watcher::new(&System::default(), None, listed.clone(), outputs, stop)?;
-        thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
-        Ok(InterfaceWatch { listed })
+        let (outputs, stop) = (Outputs { notes: None, rib, sessions }, stop.part());
+        let watcher = Watcher::new(&System::default(), None, listed.clone(), outputs, &stop)?;
+        let thread = thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
+        Ok(InterfaceWatch { listed, stop, thread })
+    }
+
+    /// Ends it. Nothing comes of it afterwards.
+    pub fn end(self) {
+        self.stop.stop();
+        // A thread that panicked has ended the process.
+        let _ = self.thread.join();
     }
 
     /// Sets the other VRFs.
@@ -186,7 +196,9 @@ impl Watcher {
                     let of_default = event.vrf == VrfId::DEFAULT;
                     let addresses = if of_default { event.addresses.clone() } else { Vec::new() };
                     let (name, up) = (event.name.clone(), event.up);
-                    let state = InterfaceState { name, up, fell: came_up, addresses };
+                    // What the receiver knows of it, another watch has told.
+                    let fell = came_up && !self.initial;
+                    let state = InterfaceState { name, up, fell, addresses };
                     (change, Some(state), RibIn::Interface(event))
                 }
                 News::Removed(ifindex) => {

@@ -153,6 +153,26 @@ fn cannot(e: io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("the kernel dataplane cannot start: {e}"))
 }
 
+/// The table of the default VRF, and the index of its device, if it has one.
+///
+/// # Errors
+/// A sentence: there is no such device (`InvalidInput`).
+fn find_table(config: &KernelConfig) -> io::Result<(u32, Option<IfIndex>)> {
+    let Some(name) = &config.vrf else { return Ok((config.table, None)) };
+    let found = vrf::find(name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+    Ok((found.1, Some(found.0)))
+}
+
+/// Whether a kernel dataplane with the settings `new` takes over the routes of this one: it has their table, protocol and
+/// metric.
+///
+/// # Errors
+/// A sentence: the VRF of the new settings has no device (`InvalidInput`).
+pub fn takes_over(running: &KernelConfig, new: &KernelConfig) -> io::Result<bool> {
+    let key = (find_table(new)?.0, new.protocol, new.metric);
+    Ok(key == (running.table, running.protocol, running.metric))
+}
+
 /// Starts the kernel dataplane in the network namespace of the calling thread.
 ///
 /// It tells the RIB manager every interface, then [`ribtide_rib::RibIn::EndOfInitial`] of connected routes, then
@@ -168,15 +188,8 @@ pub fn start(
     sessions: Option<ring::Sender<InterfaceNews>>,
     rings: &Rings,
 ) -> io::Result<(KernelHandle, [JoinHandle<()>; 3])> {
-    let vrf = match &config.vrf {
-        Some(name) => {
-            let (ifindex, table) =
-                vrf::find(name).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
-            config.table = table;
-            Some(ifindex)
-        }
-        None => None,
-    };
+    let (table, vrf) = find_table(&config)?;
+    config.table = table;
     let id = channel.id;
     let Stages { writer, routes, links, handle } =
         Stages::open(&System::default(), config, vrf, vrfs, channel, sessions, rings)?;

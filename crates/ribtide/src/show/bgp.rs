@@ -5,7 +5,7 @@ use ribtide_model::{
     BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, SentPaths,
     Session, Stale, TcpAo, WaitingInterface,
 };
-use ribtide_prefix::Afi;
+use ribtide_prefix::AfiSafi;
 use std::collections::BTreeMap;
 
 /// The summary without neighbours.
@@ -57,7 +57,8 @@ fn reasons(numbers: &BTreeMap<String, u64>) -> String {
 }
 
 /// The families by name.
-pub(super) const FAMILIES: [(&str, Afi); 2] = [("IPv4", Afi::Ipv4), ("IPv6", Afi::Ipv6)];
+pub(super) const FAMILIES: [(&str, AfiSafi); 2] =
+    [("IPv4", AfiSafi::Ipv4Unicast), ("IPv6", AfiSafi::Ipv6Unicast)];
 
 pub(super) fn neighbor_table() -> Table {
     Table::new(&[

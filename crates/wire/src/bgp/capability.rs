@@ -1,5 +1,7 @@
 //! Capabilities: the supported features of a speaker, advertised in OPEN (RFC 5492).
 
+use ribtide_prefix::AfiSafi;
+
 /// Capability codes (IANA's registry).
 mod code {
     /// Multiprotocol extensions (RFC 4760).
@@ -58,6 +60,12 @@ pub enum Capability<'a> {
 }
 
 impl<'a> Capability<'a> {
+    /// The capability of a family.
+    pub fn multiprotocol(family: AfiSafi) -> Self {
+        let (afi, safi) = family.codes();
+        Capability::Multiprotocol { afi, safi }
+    }
+
     /// The capability of a code and value. A value that does not fit its code becomes
     /// [`Capability::Unknown`]: capabilities are offers, so a malformed one counts as not made.
     fn from_parts(code: u8, value: &'a [u8]) -> Self {
@@ -242,9 +250,9 @@ impl<'a> RestartFamilies<'a> {
     }
 
     /// Appends a family in wire form. `forwarding`: its forwarding was kept over the last restart.
-    pub fn push(out: &mut Vec<u8>, afi: u16, safi: u8, forwarding: bool) {
-        out.extend_from_slice(&afi.to_be_bytes());
-        out.extend_from_slice(&[safi, if forwarding { FORWARDING } else { 0 }]);
+    pub fn push(out: &mut Vec<u8>, family: AfiSafi, forwarding: bool) {
+        out.extend_from_slice(&family.to_bytes());
+        out.push(if forwarding { FORWARDING } else { 0 });
     }
 
     /// AFI, SAFI and F of each family. One may be there more than once.

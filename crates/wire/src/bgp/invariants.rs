@@ -6,12 +6,12 @@ use super::message::{MAX_EXTENDED_LEN, frame};
 use super::nlri::{Nlri, PathPrefix};
 use super::update::{Disposition, Update, UpdateContext, parse};
 use super::{NextHop, build};
-use ribtide_prefix::{Family, Prefix, for_each_family};
+use ribtide_prefix::{BgpFamily, Prefix, for_each_bgp_family};
 
 /// Checks the invariants of a parsed [`Update`].
 pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     let withdrawn = matches!(update.disposition(), Disposition::TreatAsWithdraw { .. });
-    for_each_family!(F => {
+    for_each_bgp_family!(F => {
         let announced = update.announced::<F>().count() + update.announced_nlri::<PathPrefix<F>>().count();
         let gone = update.withdrawn::<F>().count() + update.withdrawn_nlri::<PathPrefix<F>>().count();
         assert!(announced == 0 || update.next_hop::<F>().is_some_and(NextHop::is_host));
@@ -35,7 +35,7 @@ pub fn check(update: &Update<'_>, ctx: &UpdateContext) {
     for discarded in update.discarded() {
         assert!(!discarded.fault.to_string().is_empty());
     }
-    for_each_family!(F => match ctx.path_ids.has(F::AFI) {
+    for_each_bgp_family!(F => match ctx.path_ids.has(F::ID) {
         true => rebuild::<PathPrefix<F>>(update, ctx),
         false => rebuild::<Prefix<F>>(update, ctx),
     });

@@ -2,6 +2,7 @@
 //! ROUTE-REFRESH.
 
 use super::notification::{Notification, code, header, route_refresh};
+use ribtide_prefix::AfiSafi;
 
 /// The marker of every message (RFC 4271 section 4.1).
 pub const MARKER: [u8; 16] = [0xff; 16];
@@ -154,6 +155,17 @@ pub struct RouteRefresh {
 }
 
 impl RouteRefresh {
+    /// A message about a family that ribtide carries.
+    pub fn new(family: AfiSafi, kind: RefreshKind) -> RouteRefresh {
+        let (afi, safi) = family.codes();
+        RouteRefresh { afi, safi, kind }
+    }
+
+    /// Its family; `None`: ribtide does not carry it.
+    pub fn family(&self) -> Option<AfiSafi> {
+        AfiSafi::from_codes(self.afi, self.safi)
+    }
+
     /// Reads the body of a ROUTE-REFRESH. Outbound filters (RFC 5291), which we never offer, are ignored.
     ///
     /// # Errors

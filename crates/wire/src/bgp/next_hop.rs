@@ -53,7 +53,7 @@ impl NextHop {
         }
     }
 
-    /// The next hop of an MP_REACH_NLRI of family `afi`; `None` when its length is wrong for that.
+    /// The next hop of an MP_REACH_NLRI of address family `afi`; `None` when its length is wrong for that.
     pub(super) fn from_mp(afi: Afi, bytes: &[u8]) -> Option<NextHop> {
         if let (Afi::Ipv4, Ok(four)) = (afi, <[u8; 4]>::try_from(bytes)) {
             return Some(NextHop::V4(four.into()));

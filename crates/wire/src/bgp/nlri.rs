@@ -2,13 +2,13 @@
 //!
 //! In a session with add-path a path identifier of four bytes comes before the length (RFC 7911 section 3).
 
-use ribtide_prefix::{Bits, Family, Prefix};
+use ribtide_prefix::{BgpFamily, Bits, Prefix};
 use std::marker::PhantomData;
 
 /// What an UPDATE announces or withdraws: a prefix, or a prefix with a path identifier.
 pub trait Nlri: Copy {
     /// The family of its prefix.
-    type Family: Family;
+    type Family: BgpFamily;
     /// Bytes of the longest encoding.
     const MAX_LEN: usize;
     /// Whether it has a path identifier.
@@ -24,7 +24,7 @@ pub trait Nlri: Copy {
     fn path_id(self) -> u32;
 }
 
-impl<F: Family> Nlri for Prefix<F> {
+impl<F: BgpFamily> Nlri for Prefix<F> {
     type Family = F;
     const MAX_LEN: usize = max_len::<F>();
     const HAS_PATH_ID: bool = false;
@@ -52,7 +52,7 @@ impl<F: Family> Nlri for Prefix<F> {
 
 /// A prefix with its path identifier (RFC 7911 section 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PathPrefix<F: Family> {
+pub struct PathPrefix<F: BgpFamily> {
     /// The prefix.
     pub prefix: Prefix<F>,
     /// Tells the paths of the prefix apart; any number, chosen by the sender.
@@ -62,7 +62,7 @@ pub struct PathPrefix<F: Family> {
 /// Bytes of a path identifier.
 const PATH_ID_LEN: usize = 4;
 
-impl<F: Family> Nlri for PathPrefix<F> {
+impl<F: BgpFamily> Nlri for PathPrefix<F> {
     type Family = F;
     const MAX_LEN: usize = PATH_ID_LEN + max_len::<F>();
     const HAS_PATH_ID: bool = true;
@@ -98,13 +98,13 @@ fn byte_len(bits: u8) -> usize {
 }
 
 /// The longest encoding of a prefix of family `F`, in binary.
-pub const fn max_len<F: Family>() -> usize {
+pub const fn max_len<F: BgpFamily>() -> usize {
     1 + F::WIDTH as usize / 8
 }
 
 /// Appends `prefix`.
 #[inline]
-pub fn encode<F: Family>(prefix: Prefix<F>, out: &mut Vec<u8>) {
+pub fn encode<F: BgpFamily>(prefix: Prefix<F>, out: &mut Vec<u8>) {
     out.push(prefix.len());
     let bits = prefix.bits().left().to_be_bytes();
     out.extend_from_slice(bits.get(..byte_len(prefix.len())).unwrap_or(&bits));
@@ -113,7 +113,7 @@ pub fn encode<F: Family>(prefix: Prefix<F>, out: &mut Vec<u8>) {
 /// The prefix at the start of `buf` and what follows it; `None` when it is too long for the family or cut
 /// short. Bits beyond the length have no meaning and are cleared.
 #[inline]
-pub fn decode<F: Family>(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
+pub fn decode<F: BgpFamily>(buf: &[u8]) -> Option<(Prefix<F>, &[u8])> {
     let (&len, rest) = buf.split_first()?;
     if len > F::WIDTH {
         return None;
@@ -143,7 +143,7 @@ fn left_aligned(bytes: &[u8]) -> u128 {
 
 /// Whether `field` holds prefixes of family `F` and nothing else (RFC 7606 section 5.3).
 #[inline]
-pub fn is_valid<F: Family>(mut field: &[u8]) -> bool {
+pub fn is_valid<F: BgpFamily>(mut field: &[u8]) -> bool {
     while let Some((&len, rest)) = field.split_first() {
         match rest.get(byte_len(len)..) {
             Some(after) if len <= F::WIDTH => field = after,
@@ -155,14 +155,14 @@ pub fn is_valid<F: Family>(mut field: &[u8]) -> bool {
 
 /// The same of a field whose prefixes have path identifiers, if `path_ids`.
 #[inline]
-pub(super) fn is_valid_field<F: Family>(field: &[u8], path_ids: bool) -> bool {
+pub(super) fn is_valid_field<F: BgpFamily>(field: &[u8], path_ids: bool) -> bool {
     if path_ids { is_valid_with_path_ids::<F>(field) } else { is_valid::<F>(field) }
 }
 
 /// Whether `field` holds prefixes of family `F` with path identifiers and nothing else.
 #[cold]
 #[inline(never)]
-pub fn is_valid_with_path_ids<F: Family>(mut field: &[u8]) -> bool {
+pub fn is_valid_with_path_ids<F: BgpFamily>(mut field: &[u8]) -> bool {
     while !field.is_empty() {
         let Some((_, rest)) = PathPrefix::<F>::decode(field) else { return false };
         field = rest;
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(named[..2], named[2..]);
     }
 
-    fn round_trip<F: Family>(prefixes: &[Prefix<F>]) {
+    fn round_trip<F: BgpFamily>(prefixes: &[Prefix<F>]) {
         let (mut field, mut with_ids) = (Vec::new(), Vec::new());
         let path = |(n, prefix): (usize, &Prefix<F>)| PathPrefix {
             prefix: *prefix,
@@ -321,7 +321,7 @@ mod tests {
         fn any_field_is_valid_exactly_when_all_of_it_decodes(
             field in prop::collection::vec(prop_oneof![0u8..40, any::<u8>()], 0..60),
         ) {
-            fn decodes<F: Family>(mut field: &[u8]) -> bool {
+            fn decodes<F: BgpFamily>(mut field: &[u8]) -> bool {
                 while let Some((_, rest)) = decode::<F>(field) {
                     field = rest;
                 }

@@ -1,7 +1,7 @@
 //! NOTIFICATION: the reason of a session's end, as codes and as a sentence.
 
 use super::message::{MessageType, finish, start};
-use ribtide_prefix::{Afi, Safi};
+use ribtide_prefix::AfiSafi;
 use std::fmt;
 
 /// Declares a table of codes: a constant for each, and the sentence that names it.
@@ -147,8 +147,8 @@ impl Notification {
 
     /// A Cease, Maximum Number of Prefixes Reached, with the family and the upper bound as data (RFC
     /// 4486 section 4).
-    pub fn max_prefixes(afi: Afi, max: u32) -> Self {
-        let data = [&(afi as u16).to_be_bytes()[..], &[Safi::Unicast as u8], &max.to_be_bytes()].concat();
+    pub fn max_prefixes(family: AfiSafi, max: u32) -> Self {
+        let data = [&family.to_bytes()[..], &max.to_be_bytes()].concat();
         Notification::with_data(code::CEASE, cease::MAX_PREFIXES, data)
     }
 
@@ -248,8 +248,8 @@ impl fmt::Display for Notification {
             write!(f, " ({})", Notification { data, ..inside })?;
         }
         if let Some((afi, safi, max)) = self.prefix_bound() {
-            match Afi::from_u16(afi).filter(|_| safi == Safi::Unicast as u8) {
-                Some(afi) => write!(f, " ({max} of {})", afi.unicast_name())?,
+            match AfiSafi::from_codes(afi, safi) {
+                Some(family) => write!(f, " ({max} of {family})")?,
                 None => write!(f, " ({max} of AFI {afi}, SAFI {safi})")?,
             }
         }
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn max_prefixes_has_family_and_bound_as_rfc_4486_section_4_has_them() {
-        let sent = Notification::max_prefixes(Afi::Ipv6, 100_000);
+        let sent = Notification::max_prefixes(AfiSafi::Ipv6Unicast, 100_000);
         assert_eq!((sent.code, sent.subcode), (6, 1));
         assert_eq!(sent.data, [0, 2, 1, 0, 1, 0x86, 0xa0]);
         assert_eq!(sent.to_string(), "cease: maximum number of prefixes reached (100000 of ipv6-unicast)");

@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn graceful_restart_has_its_flags_in_front_and_its_families_behind() {
         let mut families = Vec::new();
-        RestartFamilies::push(&mut families, 2, 1, true);
-        RestartFamilies::push(&mut families, 1, 1, false);
+        RestartFamilies::push(&mut families, ribtide_prefix::AfiSafi::Ipv6Unicast, true);
+        RestartFamilies::push(&mut families, ribtide_prefix::AfiSafi::Ipv4Unicast, false);
         let families = RestartFamilies::new(&families);
         let ours = GracefulRestart { restarting: true, notification: true, time: 300, families };
         let mut out = Vec::new();

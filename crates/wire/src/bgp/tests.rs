@@ -9,7 +9,7 @@ use super::nlri::Prefixes;
 use super::update::{UpdateContext, parse};
 use super::{AsPath, Notification, Open, build, invariants};
 use proptest::prelude::*;
-use ribtide_prefix::{FamilySet, V4, V6};
+use ribtide_prefix::{AfiSafi, FamilySet, V4, V6};
 
 /// Prefixes of up to `width` bits, as on the wire; one in a hundred cannot be.
 fn plausible_prefixes(width: u8) -> impl Strategy<Value = Vec<u8>> {
@@ -104,8 +104,12 @@ fn plausible_body() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+fn family_set(has: [bool; AfiSafi::COUNT]) -> FamilySet {
+    AfiSafi::ALL.into_iter().zip(has).filter_map(|(family, has)| has.then_some(family)).collect()
+}
+
 fn contexts() -> impl Strategy<Value = UpdateContext> {
-    let path_ids = any::<(bool, bool)>().prop_map(|(ipv4, ipv6)| FamilySet { ipv4, ipv6 });
+    let path_ids = any::<[bool; AfiSafi::COUNT]>().prop_map(family_set);
     (any::<bool>(), any::<bool>(), any::<bool>(), path_ids).prop_map(
         |(four_octet_as, external, prefix_sid, path_ids)| UpdateContext {
             four_octet_as,

@@ -3,6 +3,7 @@
 use super::super::topology::{ASN, Neighbor};
 use super::{Error, Site};
 use nix::unistd::{Gid, Uid, User, chown};
+use ribtide_prefix::AfiSafi;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +47,7 @@ fn configuration(site: &Site<'_>) -> String {
                 writeln!(text, " neighbor {address} remote-as {asn}\n neighbor {address} peer-group {group}");
         }
     }
-    let _ = writeln!(text, " address-family {}", topology.family.unicast_name().replace('-', " "));
+    let _ = writeln!(text, " address-family {}", AfiSafi::unicast(topology.family).name().replace('-', " "));
     text += "  maximum-paths 1\n  neighbor senders activate\n  neighbor receivers activate\n  \
              neighbor senders route-map nothing out\n  \
              neighbor receivers route-map nothing in\n";

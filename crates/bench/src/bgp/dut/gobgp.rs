@@ -2,6 +2,7 @@
 
 use super::super::topology::{ASN, Neighbor};
 use super::{Error, Site};
+use ribtide_prefix::AfiSafi;
 use std::process::Command;
 
 pub(super) fn commands(site: &Site<'_>) -> Result<Vec<Command>, Error> {
@@ -31,7 +32,7 @@ fn configuration(site: &Site<'_>) -> String {
              [[neighbors.afi-safis]]\n    [neighbors.afi-safis.config]\n      afi-safi-name = \"{}\"\n",
             n.address,
             n.asn,
-            topology.family.unicast_name()
+            AfiSafi::unicast(topology.family).name()
         )
     };
     // Without this, its own next hop is the address of the session, which is IPv4.

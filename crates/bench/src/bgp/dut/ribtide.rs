@@ -2,6 +2,7 @@
 
 use super::super::topology::{ASN, NETWORK, NETWORK6, Neighbor};
 use super::{Error, Site};
+use ribtide_prefix::AfiSafi;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
@@ -85,7 +86,7 @@ impl Settings {
              {fib}[api]\nsocket = \"{socket}\"\n",
             asn = ASN,
             port = topology.port,
-            family = topology.family.unicast_name(),
+            family = AfiSafi::unicast(topology.family).name(),
             senders = list(&topology.senders),
             receivers = list(&topology.receivers),
             socket = site.folder.join("ribtide.sock").display(),

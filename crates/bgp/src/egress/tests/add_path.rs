@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::message::{RankedBatch, RankedChange, RankedPath};
-use crate::peer::{PathSelection, PrefixLimits, SentPaths};
+use crate::peer::{PathSelection, SentPaths};
+use ribtide_prefix::ByFamily;
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use std::num::NonZeroU16;
 
 /// A member that gets several paths of an IPv4 prefix.
 fn several(id: u32, kind: PeerKind, selection: PathSelection) -> PeerInfo {
     let mut info = peer(id, kind);
-    info.egress.add_path.ipv4 = Some(selection);
+    info.egress.add_path.0[AfiSafi::Ipv4Unicast] = Some(selection);
     info
 }
 
@@ -64,7 +65,7 @@ fn dump(worker: &mut Worker, rows: &[Row<'_>]) {
         }
         for request in requests {
             let token = request.token;
-            let ipv4 = request.afi == Afi::Ipv4;
+            let ipv4 = request.family == AfiSafi::Ipv4Unicast;
             worker.handle(match request.ranked {
                 true if ipv4 => EgressIn::RankedDump { token, batch: ranked(&[], rows), last: true },
                 true => EgressIn::RankedDump { token, batch: RankedBatch::default(), last: true },
@@ -97,7 +98,7 @@ impl Received {
                     let update = update::parse(frame.body, &context).unwrap();
                     assert_eq!(update.disposition(), update::Disposition::Normal);
                     self.1 += 1;
-                    match path_ids.ipv4 {
+                    match path_ids.has(AfiSafi::Ipv4Unicast) {
                         true => read::<PathPrefix<V4>>(&update, table),
                         false => read::<Prefix<V4>>(&update, table),
                     }
@@ -126,7 +127,7 @@ fn viewed(worker: &mut Worker, peer: u32, rows: &[Row<'_>]) -> Vec<(u32, u32)> {
         (path.id.unwrap_or(0), u32::from(hop.octets()[3]))
     };
     let viewed: Vec<_> = sent[1].iter().map(row).collect();
-    let prefix = "10.0.0.0/8".parse().unwrap();
+    let prefix = p4("10.0.0.0/8");
     let reasons = worker.ranked_reasons(PeerId(peer), prefix, &ranked(&[], rows));
     let said = reasons.iter().filter(|reason| reason.ends_with(": sent")).count();
     assert_eq!(said, viewed.len(), "{reasons:?}");
@@ -160,13 +161,13 @@ fn each_selection_sends_its_paths_under_their_identifiers() {
     assert_eq!(received.of(5), [(5, 11), (9, 12)]);
     assert_eq!(received.of(6), [(5, 11), (8, 14), (9, 12)]);
     for peer in 2..=6 {
-        assert_eq!(worker.member_takes_ranked(PeerId(peer), Afi::Ipv4), Some(true));
+        assert_eq!(worker.member_takes_ranked(PeerId(peer), AfiSafi::Ipv4Unicast), Some(true));
         assert_eq!(viewed(&mut worker, peer, &rows), received.of(peer), "member {peer}");
     }
-    assert_eq!(worker.member_takes_ranked(PeerId(1), Afi::Ipv4), Some(false));
-    assert_eq!(worker.member_takes_ranked(PeerId(2), Afi::Ipv6), Some(false));
+    assert_eq!(worker.member_takes_ranked(PeerId(1), AfiSafi::Ipv4Unicast), Some(false));
+    assert_eq!(worker.member_takes_ranked(PeerId(2), AfiSafi::Ipv6Unicast), Some(false));
     assert_eq!(worker.ranked_adj_rib_out::<V4>(PeerId(99), &RankedBatch::default()), None);
-    assert_eq!(worker.member(PeerId(2)).unwrap().advertised_ipv4, 4);
+    assert_eq!(worker.member(PeerId(2)).unwrap().advertised[AfiSafi::Ipv4Unicast], 4);
     // The best path goes: only the differences are sent.
     let before = received.1;
     let left = [(9, &b, true), (7, &c, false), (8, &d, false)];
@@ -213,7 +214,7 @@ fn paths_are_not_sent_to_their_sources_nor_against_the_policy() {
     assert_eq!((received.of(1), received.of(2)), (vec![(7, 12)], vec![(5, 1), (7, 12)]));
     let views = [1, 2].map(|peer| viewed(&mut worker, peer, &rows));
     assert_eq!(views, [received.of(1), received.of(2)]);
-    let reasons = worker.ranked_reasons(PeerId(1), "10.0.0.0/8".parse().unwrap(), &ranked(&[], &rows));
+    let reasons = worker.ranked_reasons(PeerId(1), p4("10.0.0.0/8"), &ranked(&[], &rows));
     assert_eq!(reasons[0], "path from 10.1.0.1, identifier 5: not sent: it came from this peer");
     // The policy now refuses a path that was sent.
     let other_tagged = path(12, 2, true);
@@ -221,7 +222,7 @@ fn paths_are_not_sent_to_their_sources_nor_against_the_policy() {
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&rows, &new))));
     received.read(&mut worker, &infos);
     assert_eq!((received.of(1), received.of(2)), (vec![(8, 13)], vec![(5, 1), (8, 13)]));
-    let why = worker.exports("10.0.0.0/8".parse().unwrap(), &own, &ranked(&[], &new));
+    let why = worker.exports(p4("10.0.0.0/8"), &own, &ranked(&[], &new));
     assert_eq!((why.len(), why[0].members, why[0].sent), (1, 2, true));
     let text = why[0].messages.join("\n");
     for part in ["10.1.0.1, identifier 5: sent", "identifier 6: not sent", "identifier 8: sent"] {
@@ -238,14 +239,15 @@ fn another_selection_withdraws_what_it_does_not_have() {
     let mut received = Received::default();
     received.read(&mut worker, &infos);
     assert_eq!(received.of(1).len(), 3);
-    infos[0].egress.add_path.ipv4 = Some(best(1));
+    infos[0].egress.add_path.0[AfiSafi::Ipv4Unicast] = Some(best(1));
     worker.handle(EgressIn::MemberChanged(Arc::new(infos[0].clone())));
     // A path goes while the table is on its way.
     let requests = worker.requests();
     let left = [(5, &a, true), (7, &c, false)];
     worker.handle(EgressIn::Ranked(Arc::new(ranked(&rows, &left))));
     for request in requests {
-        let batch = if request.afi == Afi::Ipv4 { ranked(&[], &left) } else { RankedBatch::default() };
+        let batch =
+            if request.family == AfiSafi::Ipv4Unicast { ranked(&[], &left) } else { RankedBatch::default() };
         worker.handle(match request.ranked {
             true => EgressIn::RankedDump { token: request.token, batch, last: true },
             false => EgressIn::Dump { token: request.token, batch: BestBatch::default(), last: true },
@@ -253,7 +255,7 @@ fn another_selection_withdraws_what_it_does_not_have() {
     }
     received.read(&mut worker, &infos);
     assert_eq!(received.of(1), [(5, 11)]);
-    assert_eq!(worker.member(PeerId(1)).unwrap().advertised_ipv4, 1);
+    assert_eq!(worker.member(PeerId(1)).unwrap().advertised[AfiSafi::Ipv4Unicast], 1);
 }
 
 /// RFC 7947 section 2.3.2.
@@ -290,7 +292,7 @@ fn limit_counts_each_path() {
     let rows = [(5, &a, true), (9, &b, true)];
     let infos = [several(1, PeerKind::Client, PathSelection::All)];
     let mut worker = with_table(&infos, &rows[..1]);
-    worker.handle(EgressIn::MaxPrefixes(PeerId(1), PrefixLimits { ipv4: Some(1), ipv6: None }));
+    worker.handle(EgressIn::MaxPrefixes(PeerId(1), ByFamily::only(AfiSafi::Ipv4Unicast, Some(1))));
     let mut received = Received::default();
     received.read(&mut worker, &infos);
     assert_eq!(worker.take_exceeded(), []);
@@ -301,9 +303,9 @@ fn limit_counts_each_path() {
 
 #[test]
 fn settings_tell_which_families_have_identifiers() {
-    let sent = SentPaths { ipv4: Some(best(2)), ipv6: None };
-    assert_eq!(sent.families(), FamilySet { ipv4: true, ipv6: false });
-    assert_eq!(sent.within(FamilySet { ipv4: false, ipv6: true }), SentPaths::default());
+    let sent = SentPaths(ByFamily::only(AfiSafi::Ipv4Unicast, Some(best(2))));
+    assert_eq!(sent.families(), FamilySet::IPV4_UNICAST);
+    assert_eq!(sent.within(FamilySet::IPV6_UNICAST), SentPaths::default());
     let texts =
         [PathSelection::All, best(2), PathSelection::Ecmp, PathSelection::PerAs].map(|s| s.to_string());
     assert_eq!(texts, ["all", "best 2", "ecmp", "per-as"]);

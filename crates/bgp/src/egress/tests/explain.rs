@@ -9,9 +9,9 @@ fn explanation_has_reasons_as_sentences() {
     let worker = joined(&infos);
     let reasons = |peer, source, attrs, prefix: &str| {
         let best = BestPath { attrs, source: PeerId(source) };
-        worker.advertised(PeerId(peer), prefix.parse().unwrap(), &best).1
+        worker.advertised(PeerId(peer), p4(prefix), &best).1
     };
-    let plain = || attrs_for(3, Afi::Ipv4);
+    let plain = || attrs_for(3, AfiSafi::Ipv4Unicast);
     let one = |reason: &str| vec![reason.to_string()];
     assert_eq!(reasons(0, 0, plain(), "0.0.0.0/8"), one("not sent: it came from this peer"));
     assert_eq!(
@@ -31,7 +31,7 @@ fn explanation_has_reasons_as_sentences() {
         ]
     );
     let best = BestPath { attrs: plain(), source: PeerId(10) };
-    let exports = worker.exports("0.0.0.0/8".parse().unwrap(), &best, &RankedBatch::default());
+    let exports = worker.exports(p4("0.0.0.0/8"), &best, &RankedBatch::default());
     let sent = |e: &Export| (e.members, e.sent);
     // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,
     // the one without IPv4 next hop; the client and the other external one with the policy.

@@ -1,7 +1,7 @@
 //! Maximum prefixes that a member may be sent.
 
 use super::*;
-use crate::peer::PrefixLimits;
+use ribtide_prefix::ByFamily;
 use ribtide_prefix::Rng;
 
 const SOURCE: u32 = 9;
@@ -11,7 +11,7 @@ fn prefix(n: usize) -> Prefix<V4> {
 }
 
 fn limit(worker: &mut Worker, peer: u32, ipv4: u32) {
-    let limits = PrefixLimits { ipv4: Some(ipv4), ipv6: None };
+    let limits = ByFamily::only(AfiSafi::Ipv4Unicast, Some(ipv4));
     worker.handle(EgressIn::MaxPrefixes(PeerId(peer), limits));
 }
 
@@ -43,7 +43,7 @@ fn limit_permits_its_number_and_removes_a_member_before_it_gets_more() {
     worker.handle(EgressIn::Best(Arc::new(batch(3, 5))));
     read_all(&flushed(&mut worker), &infos, &mut tables);
     let member = Receiver { peer: PeerId(2), session: 1 };
-    let exceeded = LimitExceeded { member, afi: Afi::Ipv4, count: 5, max: 3 };
+    let exceeded = LimitExceeded { member, family: AfiSafi::Ipv4Unicast, count: 5, max: 3 };
     assert_eq!((worker.take_exceeded(), worker.take_exceeded()), (vec![exceeded], vec![]));
     let lens: Vec<usize> = tables.values().map(|table| table.routes.len()).collect();
     assert_eq!(lens, [5, 3, 5]);
@@ -115,7 +115,8 @@ fn table_beyond_the_limit_is_not_sent_with_a_batch_under_way() {
     let mut out = Vec::new();
     assert!(worker.flush(Flush::All, 1, &mut out), "a batch of the others is under way");
     for request in worker.requests() {
-        let batch = if request.afi == Afi::Ipv4 { best_batch(&routes) } else { BestBatch::default() };
+        let batch =
+            if request.family == AfiSafi::Ipv4Unicast { best_batch(&routes) } else { BestBatch::default() };
         worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
     }
     while worker.flush(Flush::Begun, 1, &mut out) {}

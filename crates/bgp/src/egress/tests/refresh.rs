@@ -17,16 +17,20 @@ fn refresh_of_a_member_that_understands_it_has_marks_around_the_table() {
         tables.insert(receiver, Table { ends: [1, 1], ..Table::default() });
     }
     read_all(&flushed(&mut worker), &infos, &mut tables);
-    for (marked, afi) in [(true, Afi::Ipv4), (true, Afi::Ipv6), (false, Afi::Ipv4)] {
-        worker.handle(EgressIn::Refresh(PeerId(0), afi, marked));
+    for (marked, family) in
+        [(true, AfiSafi::Ipv4Unicast), (true, AfiSafi::Ipv6Unicast), (false, AfiSafi::Ipv4Unicast)]
+    {
+        worker.handle(EgressIn::Refresh(PeerId(0), family, marked));
         for request in worker.requests() {
-            let batch = if afi == Afi::Ipv4 { change(None, Some(&path)) } else { BestBatch::default() };
+            let batch =
+                if family == AfiSafi::Ipv4Unicast { change(None, Some(&path)) } else { BestBatch::default() };
             worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
         }
         let before = tables.clone();
         read_all(&flushed(&mut worker), &infos, &mut tables);
-        let afi = afi as u16;
-        let expected = if marked { vec![(afi, RefreshKind::Begin), (afi, RefreshKind::End)] } else { vec![] };
+        let family = family.codes().0;
+        let expected =
+            if marked { vec![(family, RefreshKind::Begin), (family, RefreshKind::End)] } else { vec![] };
         let [first, second] = &mut tables.values_mut().collect::<Vec<_>>()[..] else { panic!("two members") };
         assert_eq!((std::mem::take(&mut first.marks), first.routes.len()), (expected, 1));
         assert_eq!(Some(&**second), before.values().nth(1), "the other one is sent nothing");
@@ -76,7 +80,7 @@ fn end_of_a_refresh_follows_the_routes_of_a_batch_that_was_put_back() {
     change(&mut worker, 0..6);
     packed(&mut worker, Flush::All, 6);
     for member in 0..2 {
-        worker.handle(EgressIn::Refresh(PeerId(member), Afi::Ipv4, true));
+        worker.handle(EgressIn::Refresh(PeerId(member), AfiSafi::Ipv4Unicast, true));
         let requests = worker.requests();
         // These are not in the table any more that the shards send, and come after it.
         let versions = change(&mut worker, 0..3);

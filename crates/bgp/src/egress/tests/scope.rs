@@ -95,7 +95,11 @@ fn prefix_sids_of_a_neighbour_that_joins_or_leaves_the_sr_domain_are_sent_or_tak
     let mut settle = |worker: &mut Worker, infos: &[PeerInfo]| {
         for request in worker.requests() {
             let changes = [(prefix, None, Some(&path))];
-            let batch = if request.afi == Afi::Ipv4 { best_batch(&changes) } else { BestBatch::default() };
+            let batch = if request.family == AfiSafi::Ipv4Unicast {
+                best_batch(&changes)
+            } else {
+                BestBatch::default()
+            };
             worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
         }
         read_all(&flushed(worker), infos, &mut tables);

@@ -7,7 +7,7 @@ use ribtide_wire::bgp::open::OpenBuilder;
 /// The OPEN of a peer with graceful restart.
 fn open(notification: bool) -> Vec<u8> {
     let mut families = Vec::new();
-    RestartFamilies::push(&mut families, 1, 1, false);
+    RestartFamilies::push(&mut families, AfiSafi::Ipv4Unicast, false);
     let families = RestartFamilies::new(&families);
     let restart = GracefulRestart { restarting: false, notification, time: 120, families };
     let capabilities = [Capability::FourOctetAs(65001), Capability::GracefulRestart(restart)];
@@ -30,8 +30,7 @@ fn established(notification: bool) -> Bench {
     bench
 }
 
-const RETAINED: Action =
-    Action::Down(Some(Retention { families: FamilySet { ipv4: true, ipv6: false }, time: 120_000 }));
+const RETAINED: Action = Action::Down(Some(Retention { families: FamilySet::IPV4_UNICAST, time: 120_000 }));
 const GONE: Action = Action::Down(None);
 
 #[test]
@@ -80,7 +79,7 @@ fn what_an_operator_or_an_obstacle_ends_is_not_retained_and_a_hard_reset_with_n(
         (Event::Stop(Notification::cease(cease::ADMIN_SHUTDOWN)), cease::ADMIN_SHUTDOWN),
         (Event::Reset(Notification::cease(cease::ADMIN_RESET)), cease::ADMIN_RESET),
         (Event::Hold(Obstacle::Bfd), cease::BFD_DOWN),
-        (Event::Hold(Obstacle::MaxPrefixes(Afi::Ipv4, 5)), cease::MAX_PREFIXES),
+        (Event::Hold(Obstacle::MaxPrefixes(AfiSafi::Ipv4Unicast, 5)), cease::MAX_PREFIXES),
     ];
     for (event, subcode) in ends {
         let mut bench = established(false);

@@ -1,7 +1,7 @@
 //! Path identifiers on their way to the shards.
 
 use super::*;
-use crate::peer::PrefixLimits;
+use ribtide_prefix::ByFamily;
 use ribtide_prefix::Rng;
 use ribtide_wire::bgp::nlri::PathPrefix;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// A session with path identifiers in IPv4.
 fn session(settings: IngestSettings) -> IngestPeer {
     let info = peer(PeerKind::External, settings.clone()).info().clone();
-    let path_ids = FamilySet { ipv4: true, ipv6: false };
+    let path_ids = FamilySet::IPV4_UNICAST;
     IngestPeer::new(Arc::new(PeerInfo { path_ids, ..(*info).clone() }), settings)
 }
 
@@ -101,7 +101,7 @@ fn every_thread_gets_its_paths_in_order_whatever_the_policy_and_the_martians_say
 
 #[test]
 fn max_prefixes_counts_paths() {
-    let limits = PrefixLimits { ipv4: Some(5), ipv6: None };
+    let limits = ByFamily::only(AfiSafi::Ipv4Unicast, Some(5));
     let max = MaxPrefixes { limits, action: LimitAction::Discard, warning: 100 };
     let mut peer = session(IngestSettings { max_prefixes: Some(max), ..settings() });
     let (mut ingest, mut out) = (Ingest::default(), ShardBatches::new([0; 64]));
@@ -117,7 +117,10 @@ fn max_prefixes_counts_paths() {
             false => model.remove(&paths[0]),
         };
         assert_eq!(routes(&mut out), [(0, announce && !beyond, paths[0])]);
-        assert_eq!(peer.prefix_count(Afi::Ipv4), Some(PrefixCount { count: model.len() as u32, max: 5 }));
+        assert_eq!(
+            peer.prefix_count(AfiSafi::Ipv4Unicast),
+            Some(PrefixCount { count: model.len() as u32, max: 5 })
+        );
     }
     assert!(peer.counters.refused[Refusal::MaxPrefixes as usize] > 0);
 }

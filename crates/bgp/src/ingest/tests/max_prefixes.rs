@@ -1,12 +1,12 @@
 //! Maximum prefixes: what is accepted and reported, against a plain model of it.
 
 use super::*;
-use crate::peer::PrefixLimits;
+use ribtide_prefix::ByFamily;
 use ribtide_prefix::Rng;
 use std::collections::BTreeSet;
 
 fn limited(ipv4: u32, action: LimitAction) -> IngestSettings {
-    let limits = PrefixLimits { ipv4: Some(ipv4), ipv6: None };
+    let limits = ByFamily::only(AfiSafi::Ipv4Unicast, Some(ipv4));
     IngestSettings { max_prefixes: Some(MaxPrefixes { limits, action, warning: 80 }), ..settings() }
 }
 
@@ -75,7 +75,7 @@ impl Session {
     }
 
     fn count(&self) -> u32 {
-        let count = self.peer.prefix_count(Afi::Ipv4).unwrap().count;
+        let count = self.peer.prefix_count(AfiSafi::Ipv4Unicast).unwrap().count;
         assert_eq!(count as usize, self.table.len(), "the shards have what is counted");
         count
     }
@@ -86,7 +86,7 @@ impl Session {
 }
 
 fn event(crossed: LimitCrossed, count: u32, max: u32) -> LimitEvent {
-    LimitEvent { afi: Afi::Ipv4, crossed, count, max }
+    LimitEvent { family: AfiSafi::Ipv4Unicast, crossed, count, max }
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn refused_routes_are_not_counted_and_an_accepted_one_that_is_refused_later_is_w
 fn limit_of_a_live_session_counts_the_routes_that_come_again() {
     let mut session = Session::new(settings());
     session.update(&announcement(0..10));
-    assert_eq!(session.peer.prefix_count(Afi::Ipv4), None);
+    assert_eq!(session.peer.prefix_count(AfiSafi::Ipv4Unicast), None);
     // The peer sends its routes again: those beyond the limit are withdrawn from the shards.
     session.peer.set(limited(4, LimitAction::Discard));
     session.update(&withdrawal([9]));
@@ -229,16 +229,15 @@ fn limit_of_a_live_session_counts_the_routes_that_come_again() {
 
 #[test]
 fn each_family_has_its_own_limit() {
-    let limits = PrefixLimits { ipv4: None, ipv6: Some(1) };
+    let limits = ByFamily::only(AfiSafi::Ipv6Unicast, Some(1));
     let max_prefixes = Some(MaxPrefixes { limits, action: LimitAction::Restart, warning: 100 });
     let mut session = Session::new(IngestSettings { max_prefixes, ..settings() });
     assert_eq!(session.update(&announcement(0..50)), []);
-    let info =
-        PeerInfo { families: FamilySet { ipv4: true, ipv6: true }, ..PeerInfo::clone(session.peer.info()) };
+    let info = PeerInfo { families: FamilySet::UNICAST, ..PeerInfo::clone(session.peer.info()) };
     session.peer = IngestPeer::new(Arc::new(info), IngestSettings { max_prefixes, ..settings() });
     let next_hop = NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None };
     let six = |prefixes: &[&str]| announce::<V6>(&attributes(&[65001], |_| {}), next_hop, prefixes);
-    let event = |crossed| LimitEvent { afi: Afi::Ipv6, crossed, count: 1, max: 1 };
+    let event = |crossed| LimitEvent { family: AfiSafi::Ipv6Unicast, crossed, count: 1, max: 1 };
     assert_eq!(session.update(&six(&["2620::/32"])), [event(LimitCrossed::Warning)]);
     let limit = event(LimitCrossed::Limit(LimitAction::Restart));
     assert_eq!(session.update(&six(&["2620:1::/32"])), [limit]);

@@ -50,7 +50,7 @@ fn table(list: &[(&str, u8, u32)]) -> Vrps {
         max_len: *max_len,
         asn: *asn,
     };
-    Vrps::new(Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() })
+    Vrps::new(ribtide_prefix::Families { v4: list.iter().map(vrp).collect(), v6: Vec::new() })
 }
 
 /// A session, and the routes that its shards have: attributes by prefix and path identifier (0 without).
@@ -76,7 +76,7 @@ impl Session {
     /// A session with path identifiers in IPv4.
     fn with_path_ids(settings: IngestSettings) -> Session {
         let mut session = Session::new(settings.clone());
-        let path_ids = FamilySet { ipv4: true, ipv6: false };
+        let path_ids = FamilySet::IPV4_UNICAST;
         let info = PeerInfo { path_ids, ..(**session.peer.info()).clone() };
         session.peer = IngestPeer::new(Arc::new(info), settings);
         session
@@ -239,8 +239,8 @@ fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
     let row = |prefix: &str, id| (prefix.to_string(), Some(id));
     let mut page = |after, limit| seen(session.ingest.view_page(&mut session.peer, after, limit));
     assert_eq!(page(None, 2), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
-    assert_eq!(page(Some((prefix.any(), 0)), 1), [row("10.0.0.0/8", u32::MAX)]);
-    assert_eq!(page(Some((prefix.any(), u32::MAX)), 9), [row("10.1.0.0/16", 7)]);
+    assert_eq!(page(Some((AfiSafi::Ipv4Unicast, prefix.any(), 0)), 1), [row("10.0.0.0/8", u32::MAX)]);
+    assert_eq!(page(Some((AfiSafi::Ipv4Unicast, prefix.any(), u32::MAX)), 9), [row("10.1.0.0/16", 7)]);
     let of_prefix = session.ingest.view_received(&mut session.peer, prefix.any());
     assert_eq!(seen(of_prefix), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(session.peer.received_len::<V4>(), 3);
@@ -437,7 +437,7 @@ proptest! {
             let route = Route {
                 attributes,
                 next_hop: NextHop::V4(Ipv4Addr::new(192, 0, 2, 3)),
-                afi: Afi::Ipv4,
+                family: AfiSafi::Ipv4Unicast,
                 source: session.peer.info().source(),
                 validation: Some(Validation { vrps: &session.vrps, origin, path }),
             };

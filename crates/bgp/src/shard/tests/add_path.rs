@@ -6,7 +6,7 @@ use ribtide_wire::bgp::nlri::PathPrefix;
 
 /// A peer that sends path identifiers in IPv4.
 fn several(n: u32, session: u32) -> Arc<PeerInfo> {
-    let path_ids = FamilySet { ipv4: true, ipv6: false };
+    let path_ids = FamilySet::IPV4_UNICAST;
     Arc::new(PeerInfo { path_ids, ..(*peer(n, session)).clone() })
 }
 
@@ -68,7 +68,10 @@ fn path_identifiers_keep_the_paths_of_a_session_apart() {
     bench.paths(&one, None, [5, 0, 9]);
     assert_eq!(bench.seen(), []);
     let counts = bench.shard.counts();
-    assert_eq!((counts.attribute_sets, counts.next_hops, counts.ipv4.paths), (0, 0, 0));
+    assert_eq!(
+        (counts.attribute_sets, counts.next_hops, counts.families[AfiSafi::Ipv4Unicast].paths),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn equal_paths_are_no_change_for_workers() {
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
     assert_eq!(bench.seen(), [(1, Some(9), 7, None)]);
     // Nor in the next session of the peer, whatever it calls the path.
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
     let next = several(1, 2);
     bench.handle(ShardIn::PeerUp(next.clone()));
     bench.paths(&next, Some(&set(0, 7)), [4]);
@@ -124,7 +127,7 @@ fn paths_of_one_session_share_traffic_and_go_with_it() {
     bench.paths(&one, None, [3]);
     assert_eq!(hops(&bench).unwrap(), ["192.0.2.8", "192.0.2.9"]);
     bench.out.take();
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
     let effects = bench.finish();
     assert_eq!((effects.purged, hops(&bench)), (vec![(PeerId(1), 1)], None));
     assert_eq!(sources(&Effects { purged: vec![], ..effects }).last(), Some(&(Some(1), None)));
@@ -138,7 +141,7 @@ fn paths_beyond_the_most_of_a_session_are_dropped_and_counted() {
     bench.paths(&one, Some(&set(1, 7)), 0..20);
     let counts = bench.shard.counts();
     assert_eq!(
-        (counts.ipv4.paths, counts.surplus, counts.attribute_sets),
+        (counts.families[AfiSafi::Ipv4Unicast].paths, counts.surplus, counts.attribute_sets),
         (SESSION_PATHS_MAX, 12, SESSION_PATHS_MAX)
     );
     // Those that are there may change, and others have room.
@@ -147,14 +150,17 @@ fn paths_beyond_the_most_of_a_session_are_dropped_and_counted() {
     bench.paths(&one, None, [0]);
     bench.paths(&one, Some(&set(0, 9)), [19]);
     let counts = bench.shard.counts();
-    assert_eq!((counts.ipv4.paths, counts.surplus), (SESSION_PATHS_MAX + 1, 12));
+    assert_eq!((counts.families[AfiSafi::Ipv4Unicast].paths, counts.surplus), (SESSION_PATHS_MAX + 1, 12));
     assert!(bench.seen().contains(&(1, Some(19), 9, Some(Reason::PathId))));
     for info in [&one, &two] {
-        bench.handle(ShardIn::PeerDown { peer: info.id, session: 1, retained: FamilySet::default() });
+        bench.handle(ShardIn::PeerDown { peer: info.id, session: 1, retained: FamilySet::NONE });
     }
     bench.finish();
     let counts = bench.shard.counts();
-    assert_eq!((counts.ipv4.paths, counts.attribute_sets, counts.next_hops), (0, 0, 0));
+    assert_eq!(
+        (counts.families[AfiSafi::Ipv4Unicast].paths, counts.attribute_sets, counts.next_hops),
+        (0, 0, 0)
+    );
 }
 
 #[test]

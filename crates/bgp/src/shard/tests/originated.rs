@@ -75,7 +75,7 @@ fn originated_path_wins_needs_no_next_hop_and_is_not_fed() {
         assert_eq!(effects.feed.changes.v4, [(prefix(2), 0)]);
 
         // The source ends.
-        bench.handle(ShardIn::PeerDown { peer: PeerId(9), session: 1, retained: FamilySet::default() });
+        bench.handle(ShardIn::PeerDown { peer: PeerId(9), session: 1, retained: FamilySet::NONE });
         let effects = bench.finish();
         let mut changes = sources(&effects);
         changes.sort();
@@ -174,7 +174,10 @@ fn originated_paths_move_with_their_logical_shard() {
     }
     let effects = out.take();
     assert_eq!((sources(&effects), fed(&effects.feed), effects.next_hops.len()), (vec![], 0, 0));
-    assert_eq!((from.counts().ipv4.paths, to.counts().ipv4.best), (0, 100));
+    assert_eq!(
+        (from.counts().families[AfiSafi::Ipv4Unicast].paths, to.counts().families[AfiSafi::Ipv4Unicast].best),
+        (0, 100)
+    );
     assert_eq!(to.peer_counts::<V6>(PeerId(9)).paths, 0);
     // There, too, it wins over the path of a peer.
     to.handle(ShardIn::PeerUp(peer(1, 1)), &mut out);

@@ -18,7 +18,7 @@ fn several(n: u32, session: u32) -> Arc<PeerInfo> {
 impl Bench {
     fn request_ranked(&mut self) {
         let scope = DumpScope::default();
-        let request = DumpRequest { worker: 0, token: 1, afi: Afi::Ipv4, scope, ranked: true };
+        let request = DumpRequest { worker: 0, token: 1, family: AfiSafi::Ipv4Unicast, scope, ranked: true };
         self.handle(ShardIn::Dump(request));
     }
 
@@ -81,8 +81,8 @@ fn ranked_paths_are_sent_from_the_first_dump_on_and_as_long_as_a_worker_needs_th
     bench.shard.end_ranked();
     bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Reachable { cost: 0 })]));
     assert_eq!(bench.ranked(), []);
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
-    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::NONE });
     assert_eq!(bench.finish().purged.len(), 2, "no list holds a session");
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 }
@@ -93,7 +93,7 @@ fn ended_session_is_reported_after_the_withdrawal_of_its_ranked_paths() {
     bench.routes(&one, Some(&set(0, 7)), [0]);
     bench.request_ranked();
     bench.ranked();
-    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::default() });
+    bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
     while bench.shard.work_left() {
         bench.shard.step(&mut bench.out);
     }

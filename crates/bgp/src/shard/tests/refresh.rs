@@ -3,11 +3,11 @@
 use super::*;
 
 fn begin(peer: u32, session: u32) -> ShardIn {
-    ShardIn::BeginOfRefresh { peer: PeerId(peer), session, afi: Afi::Ipv4 }
+    ShardIn::BeginOfRefresh { peer: PeerId(peer), session, family: AfiSafi::Ipv4Unicast }
 }
 
 fn end(peer: u32, session: u32) -> ShardIn {
-    ShardIn::EndOfRefresh { peer: PeerId(peer), session, afi: Afi::Ipv4 }
+    ShardIn::EndOfRefresh { peer: PeerId(peer), session, family: AfiSafi::Ipv4Unicast }
 }
 
 /// A shard with the prefixes 0 to 4 of peers 1 and 2; the paths of peer 1 are best.
@@ -49,8 +49,8 @@ fn an_end_without_begin_or_of_another_session_or_family_changes_nothing() {
     bench.handle(end(1, 1));
     bench.handle(begin(1, 2));
     bench.handle(end(1, 2));
-    bench.handle(ShardIn::BeginOfRefresh { peer: PeerId(1), session: 1, afi: Afi::Ipv6 });
-    bench.handle(ShardIn::EndOfRefresh { peer: PeerId(1), session: 1, afi: Afi::Ipv6 });
+    bench.handle(ShardIn::BeginOfRefresh { peer: PeerId(1), session: 1, family: AfiSafi::Ipv6Unicast });
+    bench.handle(ShardIn::EndOfRefresh { peer: PeerId(1), session: 1, family: AfiSafi::Ipv6Unicast });
     bench.finish();
     assert_eq!(paths(&bench, 1), 5);
     assert!(bench.shard.core.refreshes.is_empty());
@@ -85,10 +85,15 @@ fn path_identifiers_are_told_apart() {
     bench.handle(ShardIn::PeerUp(Arc::new(both.clone())));
     let announce = |bench: &mut Bench, ids: &[u32]| {
         for path_id in ids {
-            let mut prefixes = Families::default();
+            let mut prefixes = BgpFamilies::default();
             let list: &mut Vec<Prefix<V4>> = prefixes.get_mut::<V4>();
             list.push(prefix(0));
-            let ops = vec![RouteOp { attrs: Some(set(0, 7)), path_id: *path_id, afi: Afi::Ipv4, count: 1 }];
+            let ops = vec![RouteOp {
+                attrs: Some(set(0, 7)),
+                path_id: *path_id,
+                family: AfiSafi::Ipv4Unicast,
+                count: 1,
+            }];
             bench.handle(ShardIn::Routes(UpdateBatch { peer: PeerId(1), session: 1, ops, prefixes }));
         }
     };

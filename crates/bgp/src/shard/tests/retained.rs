@@ -3,7 +3,7 @@
 use super::*;
 use ribtide_prefix::V6;
 
-const V4_ONLY: FamilySet = FamilySet { ipv4: true, ipv6: false };
+const V4_ONLY: FamilySet = FamilySet::IPV4_UNICAST;
 
 fn down(session: u32, retained: FamilySet) -> ShardIn {
     ShardIn::PeerDown { peer: PeerId(1), session, retained }
@@ -25,7 +25,7 @@ fn bench() -> Bench {
     bench.handle(down(1, V4_ONLY));
     let effects = bench.finish();
     assert_eq!((sources(&effects), fed(&effects.feed), effects.purged), (vec![], 0, vec![]));
-    assert_eq!((stale(&bench), bench.shard.counts().ipv4.best), (5, 5));
+    assert_eq!((stale(&bench), bench.shard.counts().families[AfiSafi::Ipv4Unicast].best), (5, 5));
     bench
 }
 
@@ -52,7 +52,7 @@ fn the_next_session_takes_retained_paths_over_and_a_sweep_removes_the_rest() {
     bench.handle(sweep(1, V4_ONLY));
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None)], vec![(PeerId(1), 1)]));
-    assert_eq!((stale(&bench), bench.shard.counts().ipv4.paths), (0, 3));
+    assert_eq!((stale(&bench), bench.shard.counts().families[AfiSafi::Ipv4Unicast].paths), (0, 3));
     bench.handle(sweep(1, FamilySet::ALL));
     bench.handle(sweep(2, FamilySet::ALL));
     assert!(!bench.shard.work_left() && bench.out.is_empty(), "the session that lasts is not swept");
@@ -61,12 +61,12 @@ fn the_next_session_takes_retained_paths_over_and_a_sweep_removes_the_rest() {
 #[test]
 fn without_a_next_session_a_sweep_removes_all() {
     let mut bench = bench();
-    bench.handle(sweep(1, FamilySet { ipv4: false, ipv6: true }));
+    bench.handle(sweep(1, FamilySet::IPV6_UNICAST));
     assert_eq!(bench.finish().purged, [], "of the other family");
     bench.handle(sweep(1, FamilySet::ALL));
     let effects = bench.finish();
     assert_eq!((sources(&effects), effects.purged), (vec![(Some(1), None); 5], vec![(PeerId(1), 1)]));
-    assert_eq!(bench.shard.counts().ipv4.prefixes, 0);
+    assert_eq!(bench.shard.counts().families[AfiSafi::Ipv4Unicast].prefixes, 0);
 }
 
 #[test]
@@ -82,7 +82,10 @@ fn a_family_that_is_not_retained_goes_and_the_other_stays() {
     assert_eq!(bench.finish().purged, []);
     assert_eq!((bench.shard.lookup(six).is_none(), stale(&bench)), (true, 5));
     bench.handle(sweep(1, V4_ONLY));
-    assert_eq!((sources(&bench.finish()).len(), bench.shard.counts().ipv4.paths), (5, 0));
+    assert_eq!(
+        (sources(&bench.finish()).len(), bench.shard.counts().families[AfiSafi::Ipv4Unicast].paths),
+        (5, 0)
+    );
 }
 
 /// RFC 4724 section 4.2: of consecutive restarts, only the last one leaves stale routes.
@@ -99,7 +102,7 @@ fn the_end_of_the_next_session_sweeps_what_it_has_not_taken_over() {
     let (mut bench, one) = (super::retained::bench(), peer(1, 2));
     bench.handle(ShardIn::PeerUp(one.clone()));
     bench.routes(&one, Some(&set(0, 7)), [0, 1]);
-    bench.handle(down(2, FamilySet::default()));
+    bench.handle(down(2, FamilySet::NONE));
     let mut effects = bench.finish();
     effects.purged.sort_unstable();
     assert_eq!((sources(&effects).len(), effects.purged), (5, vec![(PeerId(1), 1), (PeerId(1), 2)]));
@@ -148,7 +151,7 @@ fn retained_paths_move_to_another_shard_and_are_swept_there() {
         bench.handle(sweep(1, V4_ONLY));
         assert_eq!(bench.finish().purged, [(PeerId(1), 1)]);
     }
-    assert_eq!(other.shard.counts().ipv4.paths, 1);
+    assert_eq!(other.shard.counts().families[AfiSafi::Ipv4Unicast].paths, 1);
 }
 
 /// The former owner gave a part away before the session ended, and the new one takes it afterwards.
@@ -191,7 +194,7 @@ fn a_retained_path_may_be_the_advertised_one_of_a_closed_gate() {
     assert_eq!((sources(&effects), effects.purged), (vec![], vec![]), "it is advertised still");
     assert_eq!(confirm(&mut bench), [(Some(1), Some(2))]);
     bench.handle(ShardIn::Suppress(false));
-    assert_eq!(bench.shard.counts().ipv4.paths, 1);
+    assert_eq!(bench.shard.counts().families[AfiSafi::Ipv4Unicast].paths, 1);
 }
 
 /// A path whose next hop depends on its own prefix gets a next hop of its own, retained or not.

@@ -62,7 +62,7 @@ fn suppressed_contributors_are_not_sent_and_come_back() {
     bench.handle(ShardIn::Dump(DumpRequest {
         worker: 3,
         token: 9,
-        afi: Afi::Ipv4,
+        family: AfiSafi::Ipv4Unicast,
         scope: DumpScope::default(),
         ranked: false,
     }));

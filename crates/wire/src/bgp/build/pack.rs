@@ -1,13 +1,13 @@
 //! Packs prefixes into UPDATEs, as many in each as fit, with path identifiers or without.
 //!
-//! IPv4 prefixes with an IPv4 next hop, and IPv4 withdrawals, go in the fields of RFC 4271 that every peer has.
+//! IPv4 unicast prefixes with an IPv4 next hop, and withdrawals of such prefixes, go in the fields of RFC 4271 that every peer has.
 //! All others go in MP_REACH_NLRI and MP_UNREACH_NLRI, which are the first attribute (RFC 7606 section 5.1).
 
 use super::super::attribute::{Attribute, code, flags};
 use super::super::message::{HEADER_LEN, MessageType, finish, patch_u16, start};
 use super::super::next_hop::NextHop;
 use super::super::nlri::Nlri;
-use ribtide_prefix::{Afi, Family, Safi};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamily};
 use std::fmt;
 
 /// The offset of the length of the withdrawn routes in the message.
@@ -63,8 +63,9 @@ impl<'a> UpdatePacker<'a> {
                 .then_some(())
                 .ok_or(AttributesTooLong { len, max_len: self.max_len })
         };
-        let next_hop = match (N::Family::AFI, self.next_hop) {
-            (Afi::Ipv4, NextHop::V4(addr)) => {
+        let family = N::Family::ID;
+        let next_hop = match (family.afi(), self.next_hop) {
+            (_, NextHop::V4(addr)) if family == AfiSafi::Ipv4Unicast => {
                 const NEXT_HOP: usize = 3 + 4;
                 fits(NEXT_HOP)?;
                 let open = |out: &mut Vec<u8>| {
@@ -82,7 +83,7 @@ impl<'a> UpdatePacker<'a> {
         // AFI, SAFI, length and both addresses of a next hop, one reserved byte.
         fits(MP_HEADER + 3 + 1 + 32 + 1)?;
         let open = |out: &mut Vec<u8>| {
-            open_mp(N::Family::AFI, out, code::MP_REACH_NLRI);
+            open_mp(family, out, code::MP_REACH_NLRI);
             next_hop.write_mp(out);
             out.push(0);
         };
@@ -100,8 +101,8 @@ impl<'a> UpdatePacker<'a> {
 /// Appends messages of at most `max_len` bytes (at least 64) that withdraw `prefixes`, in order, and returns how
 /// many messages that are.
 pub fn withdraw<N: Nlri>(prefixes: impl IntoIterator<Item = N>, max_len: usize, out: &mut Vec<u8>) -> usize {
-    match N::Family::AFI {
-        Afi::Ipv4 => {
+    match N::Family::ID {
+        AfiSafi::Ipv4Unicast => {
             let close = |out: &mut Vec<u8>, at: usize| {
                 let withdrawn = out.len() - at - WITHDRAWN_LEN - 2;
                 patch_u16(out, at + WITHDRAWN_LEN, withdrawn);
@@ -109,36 +110,35 @@ pub fn withdraw<N: Nlri>(prefixes: impl IntoIterator<Item = N>, max_len: usize, 
             };
             pack(prefixes, max_len, 2, out, |out| out.extend_from_slice(&[0, 0]), close)
         }
-        Afi::Ipv6 => {
+        family => {
             let close = |out: &mut Vec<u8>, at: usize| {
                 close_mp(out, at);
                 let attributes = out.len() - at - ATTRIBUTES;
                 patch_u16(out, at + ATTRIBUTES_LEN, attributes);
             };
-            pack(prefixes, max_len, 0, out, |out| open_mp(Afi::Ipv6, out, code::MP_UNREACH_NLRI), close)
+            pack(prefixes, max_len, 0, out, |out| open_mp(family, out, code::MP_UNREACH_NLRI), close)
         }
     }
 }
 
 /// Appends the End-of-RIB marker of a family (RFC 4724 section 2).
-pub fn end_of_rib(afi: Afi, out: &mut Vec<u8>) {
+pub fn end_of_rib(family: AfiSafi, out: &mut Vec<u8>) {
     let at = start(out, MessageType::Update);
-    match afi {
-        Afi::Ipv4 => out.extend_from_slice(&[0, 0, 0, 0]),
-        Afi::Ipv6 => {
+    match family {
+        AfiSafi::Ipv4Unicast => out.extend_from_slice(&[0, 0, 0, 0]),
+        family => {
             out.extend_from_slice(&[0, 0, 0, 6, flags::OPTIONAL, code::MP_UNREACH_NLRI, 3]);
-            out.extend_from_slice(&(afi as u16).to_be_bytes());
-            out.push(Safi::Unicast as u8);
+            out.extend_from_slice(&family.to_bytes());
         }
     }
     finish(out, at);
 }
 
 /// Both lengths before the attributes and the start of an MP attribute, lengths left to be written.
-fn open_mp(afi: Afi, out: &mut Vec<u8>, code: u8) {
-    let [afi_high, afi_low] = (afi as u16).to_be_bytes();
+fn open_mp(family: AfiSafi, out: &mut Vec<u8>, code: u8) {
+    let [afi_high, afi_low, safi] = family.to_bytes();
     let mp_flags = flags::OPTIONAL | flags::EXTENDED_LENGTH;
-    out.extend_from_slice(&[0, 0, 0, 0, mp_flags, code, 0, 0, afi_high, afi_low, Safi::Unicast as u8]);
+    out.extend_from_slice(&[0, 0, 0, 0, mp_flags, code, 0, 0, afi_high, afi_low, safi]);
 }
 
 /// Writes the length of the MP attribute of the message at `at`, which ends at the end of `out`.

@@ -7,7 +7,7 @@ use crate::bgp::message::{MAX_EXTENDED_LEN, MAX_LEN, MessageType, frame};
 use crate::bgp::nlri::PathPrefix;
 use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use proptest::prelude::*;
-use ribtide_prefix::{Afi, Family, FamilySet, Prefix, V4, V6};
+use ribtide_prefix::{AfiSafi, BgpFamily, FamilySet, Prefix, V4, V6};
 
 const CONTEXT: UpdateContext = UpdateContext::new(true, false);
 
@@ -45,7 +45,7 @@ fn for_each_update(mut stream: &[u8], max_len: usize, mut each: impl FnMut(Updat
     count
 }
 
-fn round_trip<F: Family>(prefixes: &[Prefix<F>], next_hop: NextHop, max_len: usize) {
+fn round_trip<F: BgpFamily>(prefixes: &[Prefix<F>], next_hop: NextHop, max_len: usize) {
     let attributes = block();
     let packer = UpdatePacker::new(&attributes, next_hop, max_len);
     let mut out = b"before".to_vec();
@@ -146,10 +146,10 @@ fn empty_input_makes_no_message() {
 
 #[test]
 fn end_of_rib_reads_as_such() {
-    for afi in [Afi::Ipv4, Afi::Ipv6] {
+    for family in AfiSafi::ALL {
         let mut out = Vec::new();
-        end_of_rib(afi, &mut out);
-        assert_eq!(for_each_update(&out, MAX_LEN, |u| assert_eq!(u.end_of_rib(), Some(afi))), 1);
+        end_of_rib(family, &mut out);
+        assert_eq!(for_each_update(&out, MAX_LEN, |u| assert_eq!(u.end_of_rib(), Some(family))), 1);
     }
 }
 
@@ -242,11 +242,11 @@ proptest! {
         paths in prop::collection::vec((any::<u128>(), 0u8..=128, any::<u32>()), 0..400),
         max_len in 300usize..2000,
     ) {
-        fn both_ways<F: Family>(paths: &[PathPrefix<F>], next_hop: NextHop, max_len: usize) {
+        fn both_ways<F: BgpFamily>(paths: &[PathPrefix<F>], next_hop: NextHop, max_len: usize) {
             let attributes = block();
             let mut out = Vec::new();
             UpdatePacker::new(&attributes, next_hop, max_len).announce(paths.iter().copied(), &mut out).unwrap();
-            let context = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: true }, ..CONTEXT };
+            let context = UpdateContext { path_ids: FamilySet::UNICAST, ..CONTEXT };
             let read = |out: &[u8], what: fn(&Update<'_>) -> Vec<PathPrefix<F>>| {
                 let (mut stream, mut read) = (out, Vec::new());
                 while let Some(message) = frame(stream, max_len).unwrap() {

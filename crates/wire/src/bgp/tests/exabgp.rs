@@ -13,7 +13,7 @@ use crate::bgp::open::{Open, OpenBuilder};
 use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use crate::bgp::{NextHop, Notification, build};
 use command::Command;
-use ribtide_prefix::{FamilySet, Prefix, for_each_family};
+use ribtide_prefix::{FamilySet, Prefix, for_each_bgp_family};
 
 /// How many messages of a file had which outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -236,7 +236,7 @@ fn compare_update(vector: &Vector, body: &[u8], session: Session) -> Outcome {
     };
     let Session { four_octet_as, extended_message } = session;
     let has_ids = matches!(&command, Command::Announce(announcement) if announcement.path_id.is_some());
-    let path_ids = if has_ids { FamilySet::ALL } else { FamilySet::default() };
+    let path_ids = if has_ids { FamilySet::ALL } else { FamilySet::NONE };
     let ctx = UpdateContext { path_ids, ..UpdateContext::new(four_octet_as, false) };
     let update = match parse(body, &ctx) {
         Ok(update) if update.disposition() == Disposition::Normal => update,
@@ -252,9 +252,9 @@ fn compare_update(vector: &Vector, body: &[u8], session: Session) -> Outcome {
             assert!(!announcement.is_ipv6() || matches!(announcement.next_hop, NextHop::V6 { .. }), "{text}");
             Command::Announce(announcement).write(four_octet_as, extended_message)
         }
-        Command::EndOfRib(afi) => {
-            assert_eq!(update.end_of_rib(), Some(afi), "{text}");
-            Command::EndOfRib(afi).write(four_octet_as, extended_message)
+        Command::EndOfRib(family) => {
+            assert_eq!(update.end_of_rib(), Some(family), "{text}");
+            Command::EndOfRib(family).write(four_octet_as, extended_message)
         }
         command @ Command::Withdraw(_) => command.write(four_octet_as, extended_message),
     };
@@ -277,7 +277,7 @@ fn is_ours(body: &[u8]) -> bool {
 
 fn next_hop(update: &Update<'_>) -> Option<NextHop> {
     let mut found = None;
-    for_each_family!(F => found = found.or(update.next_hop::<F>()));
+    for_each_bgp_family!(F => found = found.or(update.next_hop::<F>()));
     found
 }
 
@@ -330,12 +330,12 @@ fn read_back(text: &str, update: &Update<'_>, message: &[u8], extended_message: 
     received.clone().for_each(|a| build::attribute(&mut block, a.flags, a.code, a.value));
     let max_len = if extended_message { MAX_EXTENDED_LEN } else { MAX_LEN };
     let mut out = Vec::new();
-    for_each_family!(F => {
+    for_each_bgp_family!(F => {
         write::<Prefix<F>>(update, &block, max_len, &mut out);
         write::<PathPrefix<F>>(update, &block, max_len, &mut out);
     });
-    if let Some(afi) = update.end_of_rib() {
-        build::end_of_rib(afi, &mut out);
+    if let Some(family) = update.end_of_rib() {
+        build::end_of_rib(family, &mut out);
     }
     same_or_form(text, message, &out);
     assert_eq!(update.discarded(), [], "{text}");

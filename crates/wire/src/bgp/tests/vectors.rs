@@ -4,7 +4,7 @@
 use crate::bgp::message::{MAX_LEN, MessageType, frame};
 use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use crate::bgp::{Notification, build};
-use ribtide_prefix::{AnyPrefix, Prefix, for_each_family};
+use ribtide_prefix::{AnyPrefix, Prefix, for_each_bgp_family};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ fn meant(json: &Value) -> Option<(Routes, Vec<String>)> {
 /// The same of a parsed UPDATE.
 fn read(update: &Update<'_>) -> (Routes, Vec<String>) {
     let (mut announced, mut withdrawn) = (Routes::new(), Vec::new());
-    for_each_family!(F => {
+    for_each_bgp_family!(F => {
         withdrawn.extend(update.withdrawn::<F>().map(|p| p.to_string()));
         for prefix in update.announced::<F>() {
             let next_hop = update.next_hop::<F>().unwrap().addr().to_string();
@@ -116,7 +116,7 @@ fn round_trips(update: &Update<'_>, ctx: &UpdateContext) {
     for attribute in update.attributes() {
         build::attribute(&mut attributes, attribute.flags, attribute.code, attribute.value);
     }
-    for_each_family!(F => {
+    for_each_bgp_family!(F => {
         let prefixes: Vec<Prefix<F>> = update.announced::<F>().collect();
         if let Some(next_hop) = update.next_hop::<F>() {
             let mut out = Vec::new();
@@ -184,13 +184,13 @@ fn exabgp_end_of_rib_markers() {
         return;
     };
     let ctx = UpdateContext::new(true, false);
-    let ends = |afi| {
+    let ends = |family| {
         let is_end = |v: &&Vector| {
             let body = frame(&v.message, MAX_LEN).unwrap().unwrap().body;
-            parse(body, &ctx).is_ok_and(|u| u.end_of_rib() == Some(afi))
+            parse(body, &ctx).is_ok_and(|u| u.end_of_rib() == Some(family))
         };
         vectors.iter().filter(is_end).count()
     };
-    assert!(ends(ribtide_prefix::Afi::Ipv4) >= 5);
-    assert!(ends(ribtide_prefix::Afi::Ipv6) >= 5);
+    assert!(ends(ribtide_prefix::AfiSafi::Ipv4Unicast) >= 5);
+    assert!(ends(ribtide_prefix::AfiSafi::Ipv6Unicast) >= 5);
 }

@@ -19,7 +19,7 @@ use super::next_hop::NextHop;
 use super::nlri::{self, Nlri, Nlris, Prefixes};
 use super::notification::{self, Notification};
 use check::AttributeOutcome;
-use ribtide_prefix::{Afi, Family, FamilySet, Safi, V4, V6};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamily, FamilySet, V4, V6};
 use std::net::Ipv4Addr;
 
 /// The properties of a session that parsing depends on. Equal attribute bytes have equal meaning
@@ -41,7 +41,7 @@ pub struct UpdateContext {
 impl UpdateContext {
     /// A session without Prefix-SIDs of external peers, confederation and path identifiers.
     pub const fn new(four_octet_as: bool, external: bool) -> UpdateContext {
-        let path_ids = FamilySet { ipv4: false, ipv6: false };
+        let path_ids = FamilySet::NONE;
         UpdateContext { four_octet_as, external, prefix_sid: false, confederation: false, path_ids }
     }
 }
@@ -81,7 +81,7 @@ pub struct Update<'a> {
 /// An MP_REACH_NLRI of a family that ribtide has.
 #[derive(Clone, Copy, Debug)]
 struct MpReach<'a> {
-    afi: Afi,
+    family: AfiSafi,
     next_hop: NextHop,
     nlri: &'a [u8],
 }
@@ -89,7 +89,7 @@ struct MpReach<'a> {
 /// An MP_UNREACH_NLRI of a family that ribtide has.
 #[derive(Clone, Copy, Debug)]
 struct MpUnreach<'a> {
-    afi: Afi,
+    family: AfiSafi,
     nlri: &'a [u8],
 }
 
@@ -116,7 +116,7 @@ pub fn parse_filtered<'a>(
         || Notification::new(notification::code::UPDATE, notification::update::MALFORMED_ATTRIBUTE_LIST);
     let (withdrawn, rest) = split_field(body).ok_or_else(malformed_list)?;
     let (attributes, nlri) = split_field(rest).ok_or_else(malformed_list)?;
-    let is_valid = |field| nlri::is_valid_field::<V4>(field, ctx.path_ids.ipv4);
+    let is_valid = |field| nlri::is_valid_field::<V4>(field, ctx.path_ids.has(AfiSafi::Ipv4Unicast));
     if !is_valid(withdrawn) || !is_valid(nlri) {
         return Err(Notification::new(notification::code::UPDATE, notification::update::INVALID_NETWORK));
     }
@@ -274,7 +274,7 @@ impl<'a> Update<'a> {
         let reach = self.reach.filter(|reach| !reach.nlri.is_empty())?;
         let kind = if !reach.next_hop.is_host() {
             FaultKind::Value
-        } else if reach.afi == Afi::Ipv4
+        } else if reach.family == AfiSafi::Ipv4Unicast
             && !self.nlri.is_empty()
             && self.next_hop.is_some_and(|addr| NextHop::V4(addr) != reach.next_hop)
         {
@@ -305,7 +305,7 @@ impl<'a> Update<'a> {
     /// The prefixes of family `F` that are announced; none under [`Disposition::TreatAsWithdraw`], and
     /// none if they have path identifiers: see [`Update::announced_nlri`].
     #[inline]
-    pub fn announced<F: Family>(&self) -> Prefixes<'a, F> {
+    pub fn announced<F: BgpFamily>(&self) -> Prefixes<'a, F> {
         self.announced_nlri()
     }
 
@@ -313,7 +313,7 @@ impl<'a> Update<'a> {
     /// announced ones. Apply them before [`Update::announced`]: a prefix in both is announced (RFC
     /// 4271 section 4.3). None if they have path identifiers: see [`Update::withdrawn_nlri`].
     #[inline]
-    pub fn withdrawn<F: Family>(&self) -> Prefixes<'a, F> {
+    pub fn withdrawn<F: BgpFamily>(&self) -> Prefixes<'a, F> {
         self.withdrawn_nlri()
     }
 
@@ -337,9 +337,9 @@ impl<'a> Update<'a> {
         if !self.has::<N>() {
             return Nlris::new(&[]);
         }
-        let classic = if N::Family::AFI == Afi::Ipv4 { self.withdrawn } else { &[] };
+        let classic = if N::Family::ID == AfiSafi::Ipv4Unicast { self.withdrawn } else { &[] };
         let mp = match self.unreach {
-            Some(unreach) if unreach.afi == N::Family::AFI => unreach.nlri,
+            Some(unreach) if unreach.family == N::Family::ID => unreach.nlri,
             _ => &[],
         };
         match self.disposition {
@@ -354,14 +354,14 @@ impl<'a> Update<'a> {
     /// Whether the family's NLRI are of this kind.
     #[inline]
     fn has<N: Nlri>(&self) -> bool {
-        self.path_ids.has(N::Family::AFI) == N::HAS_PATH_ID
+        self.path_ids.has(N::Family::ID) == N::HAS_PATH_ID
     }
 
     #[inline]
-    fn announced_fields<F: Family>(&self) -> [&'a [u8]; 2] {
-        let classic = if F::AFI == Afi::Ipv4 { self.nlri } else { &[] };
+    fn announced_fields<F: BgpFamily>(&self) -> [&'a [u8]; 2] {
+        let classic = if F::ID == AfiSafi::Ipv4Unicast { self.nlri } else { &[] };
         let mp = match self.reach {
-            Some(reach) if reach.afi == F::AFI => reach.nlri,
+            Some(reach) if reach.family == F::ID => reach.nlri,
             _ => &[],
         };
         [classic, mp]
@@ -369,10 +369,10 @@ impl<'a> Update<'a> {
 
     /// The next hop of the announced prefixes of family `F`; there is one whenever there are such prefixes.
     #[inline]
-    pub fn next_hop<F: Family>(&self) -> Option<NextHop> {
+    pub fn next_hop<F: BgpFamily>(&self) -> Option<NextHop> {
         match self.reach {
-            Some(reach) if reach.afi == F::AFI && !reach.nlri.is_empty() => Some(reach.next_hop),
-            _ if F::AFI == Afi::Ipv4 && !self.nlri.is_empty() => self.next_hop.map(NextHop::V4),
+            Some(reach) if reach.family == F::ID && !reach.nlri.is_empty() => Some(reach.next_hop),
+            _ if F::ID == AfiSafi::Ipv4Unicast && !self.nlri.is_empty() => self.next_hop.map(NextHop::V4),
             _ => None,
         }
     }
@@ -407,32 +407,32 @@ impl<'a> Update<'a> {
     }
 
     /// The family whose End-of-RIB the message is (RFC 4724 section 2).
-    pub fn end_of_rib(&self) -> Option<Afi> {
+    pub fn end_of_rib(&self) -> Option<AfiSafi> {
         if !self.withdrawn.is_empty() || !self.nlri.is_empty() {
             return None;
         }
         match self.unreach {
-            None => self.attributes.is_empty().then_some(Afi::Ipv4),
+            None => self.attributes.is_empty().then_some(AfiSafi::Ipv4Unicast),
             Some(unreach) => {
                 let alone = self.attribute_key().iter().all(|piece| piece.is_empty()) && self.reach.is_none();
-                (alone && unreach.nlri.is_empty()).then_some(unreach.afi)
+                (alone && unreach.nlri.is_empty()).then_some(unreach.family)
             }
         }
     }
 }
 
 /// Splits AFI and SAFI off an MP attribute. The family is `None` when ribtide does not have it.
-fn split_family(value: &[u8]) -> Option<(Option<Afi>, &[u8])> {
-    let ([a, b, safi], rest) = value.split_first_chunk::<3>()?;
-    let afi = Afi::from_u16(u16::from_be_bytes([*a, *b])).filter(|_| *safi == Safi::Unicast as u8);
-    Some((afi, rest))
+fn split_family(value: &[u8]) -> Option<(Option<AfiSafi>, &[u8])> {
+    let (family, rest) = value.split_first_chunk::<3>()?;
+    Some((AfiSafi::from_bytes(*family), rest))
 }
 
 /// Checks the prefixes of an MP attribute.
-fn valid_nlri(afi: Afi, field: &[u8], path_ids: FamilySet) -> Result<&[u8], FaultKind> {
-    let valid = match afi {
-        Afi::Ipv4 => nlri::is_valid_field::<V4>(field, path_ids.ipv4),
-        Afi::Ipv6 => nlri::is_valid_field::<V6>(field, path_ids.ipv6),
+fn valid_nlri(family: AfiSafi, field: &[u8], path_ids: FamilySet) -> Result<&[u8], FaultKind> {
+    let path_ids = path_ids.has(family);
+    let valid = match family.afi() {
+        Afi::Ipv4 => nlri::is_valid_field::<V4>(field, path_ids),
+        Afi::Ipv6 => nlri::is_valid_field::<V6>(field, path_ids),
     };
     valid.then_some(field).ok_or(FaultKind::Value)
 }
@@ -441,22 +441,22 @@ impl<'a> MpReach<'a> {
     /// `None` for a family that ribtide does not have (RFC 4760 section 3, RFC 7606 sections 5.3 and 7.11).
     #[inline]
     fn parse(value: &'a [u8], path_ids: FamilySet) -> Result<Option<Self>, FaultKind> {
-        let (afi, rest) = split_family(value).ok_or(FaultKind::Length)?;
+        let (family, rest) = split_family(value).ok_or(FaultKind::Length)?;
         let (len, rest) = rest.split_first().ok_or(FaultKind::Length)?;
         let (next_hop, rest) = rest.split_at_checked(usize::from(*len)).ok_or(FaultKind::Length)?;
         let (_reserved, field) = rest.split_first().ok_or(FaultKind::Length)?;
-        let Some(afi) = afi else { return Ok(None) };
-        let next_hop = NextHop::from_mp(afi, next_hop).ok_or(FaultKind::Length)?;
-        Ok(Some(MpReach { afi, next_hop, nlri: valid_nlri(afi, field, path_ids)? }))
+        let Some(family) = family else { return Ok(None) };
+        let next_hop = NextHop::from_mp(family.afi(), next_hop).ok_or(FaultKind::Length)?;
+        Ok(Some(MpReach { family, next_hop, nlri: valid_nlri(family, field, path_ids)? }))
     }
 }
 
 impl<'a> MpUnreach<'a> {
     /// `None` for a family that ribtide does not have (RFC 4760 section 4, RFC 7606 section 5.3).
     fn parse(value: &'a [u8], path_ids: FamilySet) -> Result<Option<Self>, FaultKind> {
-        let (afi, field) = split_family(value).ok_or(FaultKind::Length)?;
-        let Some(afi) = afi else { return Ok(None) };
-        Ok(Some(MpUnreach { afi, nlri: valid_nlri(afi, field, path_ids)? }))
+        let (family, field) = split_family(value).ok_or(FaultKind::Length)?;
+        let Some(family) = family else { return Ok(None) };
+        Ok(Some(MpUnreach { family, nlri: valid_nlri(family, field, path_ids)? }))
     }
 }
 

@@ -54,7 +54,7 @@ fn route_with(more: &[Vec<u8>]) -> Vec<u8> {
     body(&[], &[&[origin(), as_path(), next_hop()], more].concat(), &[8, 10])
 }
 
-fn texts<F: Family>(prefixes: Prefixes<'_, F>) -> Vec<String> {
+fn texts<F: BgpFamily>(prefixes: Prefixes<'_, F>) -> Vec<String> {
     prefixes.map(|p| p.to_string()).collect()
 }
 
@@ -153,7 +153,7 @@ fn prefixes_that_cannot_be_read_reset() {
 
 #[test]
 fn path_identifiers_are_read_in_the_families_that_have_them() {
-    let ctx = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: false }, ..EXTERNAL };
+    let ctx = UpdateContext { path_ids: FamilySet::IPV4_UNICAST, ..EXTERNAL };
     let classic =
         body(&[0, 0, 0, 7, 8, 11], &[origin(), as_path(), next_hop(), reach_v6()], &[0, 0, 0, 9, 8, 10]);
     let update = parse(&classic, &ctx).unwrap();
@@ -176,7 +176,7 @@ fn path_identifiers_are_read_in_the_families_that_have_them() {
 
 #[test]
 fn path_identifiers_that_were_not_negotiated_or_are_missing_reset() {
-    let ctx = UpdateContext { path_ids: FamilySet { ipv4: true, ipv6: true }, ..EXTERNAL };
+    let ctx = UpdateContext { path_ids: FamilySet::UNICAST, ..EXTERNAL };
     let plain = body(&[], &[origin(), as_path(), next_hop()], &[32, 10, 0, 0, 1]);
     assert!(parse(&plain, &EXTERNAL).is_ok());
     resets(&plain, &ctx, 10);
@@ -189,7 +189,7 @@ fn path_identifiers_that_were_not_negotiated_or_are_missing_reset() {
     let withdrawn: Vec<PathPrefix<V6>> = parse(&update, &ctx).unwrap().withdrawn_nlri().collect();
     assert_eq!((withdrawn[0].prefix.to_string(), withdrawn[0].path_id), ("2001::/16".to_string(), 1));
     // End-of-RIB has no prefix (RFC 4724 section 2).
-    assert_eq!(parse(&unreach(&[]), &ctx).unwrap().end_of_rib(), Some(Afi::Ipv6));
+    assert_eq!(parse(&unreach(&[]), &ctx).unwrap().end_of_rib(), Some(AfiSafi::Ipv6Unicast));
 }
 
 #[test]
@@ -735,9 +735,9 @@ fn other_families_are_passed_over() {
 #[test]
 fn end_of_rib_has_no_other_content() {
     let end = |body: &[u8]| parse(body, &EXTERNAL).unwrap().end_of_rib();
-    assert_eq!(end(&[0, 0, 0, 0]), Some(Afi::Ipv4));
-    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1])], &[])), Some(Afi::Ipv6));
-    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 1, 1])], &[])), Some(Afi::Ipv4));
+    assert_eq!(end(&[0, 0, 0, 0]), Some(AfiSafi::Ipv4Unicast));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1])], &[])), Some(AfiSafi::Ipv6Unicast));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 1, 1])], &[])), Some(AfiSafi::Ipv4Unicast));
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1, 0])], &[])), None);
     assert_eq!(end(&body(&[8, 10], &[attr(0x80, 15, &[0, 2, 1])], &[])), None);
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1]), origin()], &[])), None);

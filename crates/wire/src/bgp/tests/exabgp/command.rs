@@ -5,14 +5,14 @@ use crate::bgp::attribute::{Aggregator, Community, ExtendedCommunity, LargeCommu
 use crate::bgp::message::{MAX_EXTENDED_LEN, MAX_LEN};
 use crate::bgp::nlri::{Nlri, PathPrefix};
 use crate::bgp::{AsPath, NextHop, build};
-use ribtide_prefix::{Afi, AnyPrefix, Family, Prefix, V4, V6};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, Prefix, V4, V6};
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 /// A command of the families that ribtide has.
 #[derive(Debug)]
 pub(super) enum Command {
-    EndOfRib(Afi),
+    EndOfRib(AfiSafi),
     Announce(Announcement),
     Withdraw(Vec<AnyPrefix>),
 }
@@ -56,8 +56,8 @@ pub(super) fn parse(text: &str) -> Option<Command> {
     let verb = words.next()?;
     match (verb, words.next()?) {
         ("announce", "eor") => match (words.next()?, words.next()?) {
-            ("ipv4", "unicast") => Some(Command::EndOfRib(Afi::Ipv4)),
-            ("ipv6", "unicast") => Some(Command::EndOfRib(Afi::Ipv6)),
+            ("ipv4", "unicast") => Some(Command::EndOfRib(AfiSafi::Ipv4Unicast)),
+            ("ipv6", "unicast") => Some(Command::EndOfRib(AfiSafi::Ipv6Unicast)),
             _ => None,
         },
         ("withdraw", "route") => {
@@ -189,7 +189,7 @@ impl Command {
         let max_len = if extended_message { MAX_EXTENDED_LEN } else { MAX_LEN };
         let mut out = Vec::new();
         match self {
-            Command::EndOfRib(afi) => build::end_of_rib(*afi, &mut out),
+            Command::EndOfRib(family) => build::end_of_rib(*family, &mut out),
             Command::Withdraw(prefixes) => {
                 build::withdraw(of_family::<V4>(prefixes), max_len, &mut out);
                 build::withdraw(of_family::<V6>(prefixes), max_len, &mut out);
@@ -209,7 +209,7 @@ impl Command {
     }
 }
 
-fn of_family<F: Family>(prefixes: &[AnyPrefix]) -> Vec<Prefix<F>> {
+fn of_family<F: BgpFamily>(prefixes: &[AnyPrefix]) -> Vec<Prefix<F>> {
     prefixes.iter().filter_map(|prefix| prefix.to_string().parse().ok()).collect()
 }
 
@@ -219,7 +219,7 @@ impl Announcement {
         self.prefixes.iter().any(|prefix| matches!(prefix, AnyPrefix::V6(_)))
     }
 
-    fn announce<F: Family>(&self, attributes: &[u8], max_len: usize, out: &mut Vec<u8>) {
+    fn announce<F: BgpFamily>(&self, attributes: &[u8], max_len: usize, out: &mut Vec<u8>) {
         let packer = build::UpdatePacker::new(attributes, self.next_hop, max_len);
         let prefixes = of_family::<F>(&self.prefixes);
         match self.path_id {

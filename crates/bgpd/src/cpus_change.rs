@@ -1,0 +1,60 @@
+//! Other CPUs for the running threads of BGP (`bgp.cpus`, `bgp.numa-node`).
+//!
+//! Each thread binds itself, between two turns. Memory stays on the NUMA node on which it was first touched; what is allocated
+//! later comes from the new one.
+
+use super::placement::Placement;
+use super::stage::pin;
+use super::{Bgp, NotChanged};
+use ribtide_config::{BgpConfig, CpuChoice};
+use ribtide_runtime::cpu::Cpus;
+
+/// Whether CPUs can be used, for a configuration that is to be applied.
+///
+/// # Errors
+/// A sentence, when a CPU or node does not exist, or this process may not use it.
+pub fn check_cpus(choice: &CpuChoice) -> Result<(), String> {
+    Placement::new(choice).map(drop)
+}
+
+impl Bgp {
+    /// Binds the running threads to the CPUs of `bgp`, or lets them run anywhere. Later shards are bound as well. Returns
+    /// whether anything changed.
+    ///
+    /// # Errors
+    /// The number of shards is changing, or a stage has ended.
+    pub fn set_cpus(&self, bgp: &BgpConfig) -> Result<bool, NotChanged> {
+        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        // `check_cpus` has said that they can be used. If that has changed since, the routes matter more.
+        let Ok(placement) = Placement::new(&bgp.cpus) else { return Ok(false) };
+        if placement == factory.placement {
+            return Ok(false);
+        }
+        factory.placement = placement.clone();
+        // Of the caller, which is bound to none.
+        let any = Cpus::allowed().ok();
+        let bound = |cpus: Option<Cpus>| cpus.or_else(|| any.clone());
+        if !self.hosted.shards {
+            for (index, reader) in self.readers.iter().enumerate() {
+                let cpus = bound(placement.reader(index));
+                reader.wait(move |_| pin(&format!("reader-{index}"), cpus.as_ref()))?;
+            }
+            let shards = self.owners.read().shards.clone();
+            for (index, shard) in shards.iter().enumerate() {
+                shard.pin(format!("shard-{index}"), bound(placement.stage(index)))?;
+            }
+        }
+        if !self.hosted.workers {
+            for (index, worker) in self.workers.running() {
+                worker.pin(format!("egress-{index}"), bound(placement.stage(index)))?;
+            }
+        }
+        let cpus = bound(placement.sessions());
+        let writers = factory.writers().into_iter().map(bound).collect();
+        self.sessions.wait(move |sessions| {
+            pin("sessions", cpus.as_ref());
+            sessions.set_writers(writers);
+        })?;
+        Ok(true)
+    }
+}
