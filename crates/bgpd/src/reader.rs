@@ -138,6 +138,8 @@ pub(super) enum What {
     BeginOfRefresh(AfiSafi),
     /// That has ended, and what it left out is removed.
     EndOfRefresh(AfiSafi),
+    /// A message that the reader ignores although it is an error; the first one of the session.
+    Ignored(&'static str),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(AfiSafi),
     /// The reader dropped the ended session and informed the shards. If its routes were retained, they
@@ -792,6 +794,9 @@ impl Reader {
                             if session.marks.understood =>
                         {
                             return Ok(Some(Mark { kind, family }));
+                        }
+                        (RefreshKind::Unknown(_), _) if session.marks.understood => {
+                            session.marks.ignored("a ROUTE-REFRESH of an unknown subtype")
                         }
                         _ => None,
                     }

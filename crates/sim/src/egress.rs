@@ -375,9 +375,12 @@ impl Neighbor {
                 self.unrefreshed.insert(family, table);
             }
             RefreshKind::End => {
-                for path in self.unrefreshed.remove(&family).expect("an end follows a begin") {
-                    self.table.remove(&path);
-                }
+                let left_out = self.unrefreshed.remove(&family).expect("an end follows a begin");
+                assert_eq!(
+                    left_out,
+                    BTreeSet::new(),
+                    "the end follows all routes that were there at the begin"
+                );
             }
             kind => panic!("not a mark: {kind:?}"),
         }

@@ -431,8 +431,11 @@ impl<K: Key> PendingQueue<K> {
         self.count_pending(paths, -1);
     }
 
-    /// Returns a started batch to `pending`.
+    /// Returns a started batch to `pending`. The end of a refresh must follow it there, too (RFC 7313 section 4).
     fn put_back(&mut self, paths: &mut Paths) {
+        if self.marks == Marks::End {
+            self.marks = Marks::Table;
+        }
         for (handle, prefix) in self.outgoing.drain(..) {
             let entry = self.pending.entry(prefix).and_modify(|newer| {
                 newer.advertised = AdvertisedSource::UNKNOWN;

@@ -173,7 +173,8 @@ impl Table {
 }
 
 impl Table {
-    /// The begin or end of a refresh: what does not come between them is gone (RFC 7313 section 4).
+    /// The begin or end of a refresh. Between them each route comes again, or is withdrawn: the receiver removes others (RFC 7313
+    /// section 4).
     fn mark(&mut self, RouteRefresh { afi, safi, kind }: RouteRefresh) {
         assert_eq!((safi, self.ends[usize::from(afi == 2)]), (1, 1), "a mark follows End-of-RIB");
         self.marks.push((afi, kind));
@@ -183,9 +184,8 @@ impl Table {
             return;
         }
         assert_eq!(kind, RefreshKind::End);
-        for prefix in self.unrefreshed.remove(&afi).expect("an end follows a begin") {
-            self.routes.remove(&prefix);
-        }
+        let left_out = self.unrefreshed.remove(&afi).expect("an end follows a begin");
+        assert_eq!(left_out, BTreeSet::new(), "the end follows all routes that were there at the begin");
     }
 
     fn refreshed(&mut self, prefix: AnyPrefix) {

@@ -590,10 +590,17 @@ impl Peer {
         };
         // RFC 4271 section 6.8, and RFC 6286 section 2.3 for equal identifiers: the connection
         // stays that the side with the greater identifier, then AS, opened.
-        if self.slot(side.other()).is_some_and(|c| matches!(c.phase, Phase::OpenConfirm(_))) {
+        if let Some(Connection { phase: Phase::OpenConfirm(other), .. }) = *self.slot(side.other()) {
             let us = (self.settings.router_id, local_asn);
             let stays = if us > (negotiated.router_id, negotiated.asn) { Side::Ours } else { Side::Theirs };
-            self.end(stays.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
+            let end = if stays == side && self.helps(&other) {
+                // Our KEEPALIVE is on its way there. Where it has arrived the peer is in state Established, and by a
+                // NOTIFICATION it would remove the routes that it retains over our restart (RFC 4724 section 4).
+                End::Lost("of two connections the other one stays".into())
+            } else {
+                End::Cease(Notification::cease(cease::COLLISION))
+            };
+            self.end(stays.other(), end, now, out);
             if stays != side {
                 return;
             }
@@ -732,7 +739,12 @@ impl Peer {
     /// Whether the peer of the established session retains our routes while we restart: both sent the capability, and ours has
     /// families.
     pub fn is_helped(&self) -> bool {
-        self.settings.own_restart.is_some() && self.negotiated().is_some_and(|n| n.restart.is_some())
+        self.negotiated().is_some_and(|n| self.helps(n))
+    }
+
+    /// Whether a peer retains our routes after a session with these capabilities.
+    fn helps(&self, negotiated: &Negotiated) -> bool {
+        self.settings.own_restart.is_some() && negotiated.restart.is_some()
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Connection> {

@@ -17,6 +17,15 @@ pub(crate) struct Marks {
     pub(crate) ended: FamilySet,
     /// Families whose refresh is under way.
     pub(crate) under_way: FamilySet,
+    /// Whether an ignored message was reported. One line a session is enough: the peer may send more than a log holds.
+    pub(crate) reported: bool,
+}
+
+impl Marks {
+    /// A report of a message that is ignored, unless there was one.
+    pub(super) fn ignored(&mut self, message: &'static str) -> Option<What> {
+        (!std::mem::replace(&mut self.reported, true)).then_some(What::Ignored(message))
+    }
 }
 
 /// A mark.
@@ -39,7 +48,12 @@ impl Reader {
         let Some(session) = self.sessions.get_mut(&peer) else { return };
         let number = session.peer.info().session;
         let is_early = session.marks.after_end_of_rib && !session.marks.ended.has(family);
-        if is_early || !session.peer.info().families.has(family) {
+        if is_early {
+            let what = session.marks.ignored("a begin of a route refresh before End-of-RIB");
+            what.into_iter().for_each(|what| self.reports.post(Report { peer, session: number, what }));
+            return;
+        }
+        if !session.peer.info().families.has(family) {
             return;
         }
         session.marks.under_way = session.marks.under_way.with(family);

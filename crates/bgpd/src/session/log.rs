@@ -82,6 +82,8 @@ pub(super) enum News<'a> {
     Refused(&'a str),
     /// A maximum of prefixes was reached.
     Limit(LimitLine),
+    /// A message of it is an error, and is ignored: which.
+    Ignored(&'a str),
 }
 
 /// A maximum of prefixes that was reached.
@@ -212,6 +214,16 @@ impl Log {
                 lines_left_out,
                 lines_left_out_of_all,
                 "{sentence}"
+            ),
+            News::Ignored(message) => tracing::warn!(
+                target: target::BGP_SESSION,
+                %neighbor,
+                asn,
+                group,
+                ignored = message,
+                lines_left_out,
+                lines_left_out_of_all,
+                "a message of the neighbor is ignored"
             ),
         }
     }

@@ -928,6 +928,7 @@ impl Sessions {
             What::Refresh(family) => self.send_again(id, worker, family),
             What::BeginOfRefresh(family) => self.refresh_begins(id, family),
             What::EndOfRefresh(family) => self.refresh_ends(id, family),
+            What::Ignored(message) => self.log_ignored(id, message),
             // Of a session that is over, and dealt with above.
             What::Detached { .. } | What::Watching { .. } => {}
             What::EndOfRib(family) => {

@@ -1,6 +1,7 @@
 //! Route refresh (RFC 2918), with marks of its begin and end (RFC 7313): requests, and how long a refresh of a peer may take.
 
 use super::Sessions;
+use super::log::{News, Who};
 use crate::reader::Command;
 use ribtide_bgp::fsm::{Millis, Side};
 use ribtide_bgp::message::EgressIn;
@@ -42,6 +43,14 @@ impl Sessions {
             up.refresh_until[family] = None;
         }
         self.settle(id);
+    }
+
+    /// Logs a message of a peer that is ignored (RFC 7313 sections 4 and 5).
+    pub(super) fn log_ignored(&mut self, id: PeerId, message: &str) {
+        let now = self.clock.now();
+        if let Some(peer) = self.peers.get(&id) {
+            self.log.neighbor(now, &Who::of(peer), &News::Ignored(message));
+        }
     }
 
     /// Ends refreshes of a peer whose time is over.

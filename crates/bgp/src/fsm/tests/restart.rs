@@ -5,12 +5,8 @@ use ribtide_prefix::ByFamily;
 use ribtide_wire::bgp::capability::{Capability, GracefulRestart, RestartFamilies};
 use ribtide_wire::bgp::open::OpenBuilder;
 
-/// An established session with a peer whose restart takes 120 s for IPv4. `notification`: it sends N.
-fn established(notification: bool) -> Bench {
-    let settings = Settings { graceful_restart: true, ..settings(1, true) };
-    let mut bench = Bench { peer: Peer::new(settings, 7), now: 1_000, out: Vec::new() };
-    bench.event(Event::Start);
-    bench.event(Event::Accepted);
+/// The OPEN of a peer with graceful restart.
+fn open(notification: bool) -> Vec<u8> {
     let mut families = Vec::new();
     RestartFamilies::push(&mut families, AfiSafi::Ipv4Unicast, false);
     let families = RestartFamilies::new(&families);
@@ -19,7 +15,16 @@ fn established(notification: bool) -> Bench {
     let mut open = Vec::new();
     let router_id = Ipv4Addr::new(10, 0, 0, 2);
     OpenBuilder { asn: 65001, hold_time: 90, router_id, capabilities: &capabilities }.write(&mut open);
-    bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..]));
+    open
+}
+
+/// An established session with a peer whose restart takes 120 s for IPv4. `notification`: it sends N.
+fn established(notification: bool) -> Bench {
+    let settings = Settings { graceful_restart: true, ..settings(1, true) };
+    let mut bench = Bench { peer: Peer::new(settings, 7), now: 1_000, out: Vec::new() };
+    bench.event(Event::Start);
+    bench.event(Event::Accepted);
+    bench.event(Event::Message(Side::Theirs, MessageType::Open, &open(notification)[HEADER_LEN..]));
     bench.keepalive(Side::Theirs);
     assert_eq!(bench.state(), State::Established);
     bench.now += 60_000;
@@ -116,6 +121,39 @@ fn another_connection_of_a_peer_that_restarts_replaces_its_session() {
     let mut bench = Bench::established(true);
     bench.now += 60_000;
     assert_eq!(bench.event(Event::Accepted)[0], collision);
+}
+
+/// RFC 4271 section 6.8 beside RFC 4724 section 4: the connection that loses may be established at the peer, as our KEEPALIVE is
+/// sent. Where the peer retains our routes a NOTIFICATION there would end that.
+#[test]
+fn a_collision_after_our_keepalive_closes_without_a_notification_where_the_peer_helps() {
+    let own = OwnRestart { time: 60, restarted: true, forwarding: FamilySet::ALL };
+    // Theirs stays, by the greater identifier.
+    let colliding = |own, notification, last: Side| {
+        let settings = Settings { graceful_restart: true, ..settings(1, false) };
+        let mut bench = Bench { peer: Peer::new(settings, 7), now: 1_000, out: Vec::new() };
+        bench.peer.set_own_restart(own);
+        bench.event(Event::Start);
+        bench.event(Event::Accepted);
+        bench.event(Event::Connected);
+        let open = open(notification);
+        bench.event(Event::Message(last.other(), MessageType::Open, &open[HEADER_LEN..]));
+        let out = bench.event(Event::Message(last, MessageType::Open, &open[HEADER_LEN..])).to_vec();
+        assert_eq!(bench.peer.last_error(), None, "the loser of a collision is no error");
+        assert!(matches!(bench.keepalive(Side::Theirs)[..], [Action::Up(Side::Theirs, _)]));
+        out
+    };
+    for notification in [false, true] {
+        let out = colliding(Some(own), notification, Side::Theirs);
+        assert_eq!(out[0], Action::Close(Side::Ours));
+        assert_eq!((kind(&out[1]), out.len()), (Some(MessageType::Keepalive), 2));
+        // Without a KEEPALIVE of ours the peer is in no session there.
+        let out = colliding(Some(own), notification, Side::Ours);
+        assert_eq!((notified(&out[0]), &out[1]), (Some((6, 7)), &Action::Close(Side::Ours)));
+        // It did not ask for help, so no routes are retained.
+        let out = colliding(None, notification, Side::Theirs);
+        assert_eq!((notified(&out[0]), &out[1]), (Some((6, 7)), &Action::Close(Side::Ours)));
+    }
 }
 
 /// A planned restart of ours: a peer that retains our routes sees its connection end, with and without N. Others get the Cease.
