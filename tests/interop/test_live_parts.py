@@ -4,7 +4,6 @@ dataplanes have what they had."""
 import json
 import subprocess
 
-import pytest
 from harness import Bird, Host, Pair, Ribtide, binary, wait_for
 from harness.fpm import Server
 from harness.netlink import Messages
@@ -162,8 +161,6 @@ neighbors = ["{Pair.B4}"]
         assert len(self.bird.table()) == len(PREFIXES)
 
 
-@pytest.mark.feature("Dataplanes by reload")
-@pytest.mark.peers("bird")
 def test_the_kernel_dataplane_comes_changes_and_goes(pair):
     """A router without dataplanes gets the kernel: it has all routes. With other settings it starts again and takes its routes over:
     the kernel names none of them. With another metric the former ones go. Without it none is left but those of others."""
@@ -255,6 +252,29 @@ def test_confirmations_wait_for_an_added_dataplane_and_not_for_a_removed_one(pai
     assert [bench.router.neighbor(address)["flaps"] for address in (FEED, Pair.B4)] == [0, 0]
 
 
+def test_interface_tables_take_the_place_of_the_kernels_interfaces(pair):
+    """The kernel dataplane goes, and a table describes an interface as the kernel has it: the FPM server is told of no change of the
+    routes over it, and of the end of the connected routes over others. And the other way round."""
+    server = Server(pair.a)
+    fpm = 'fpm = ["127.0.0.1:2620"]\n'
+    bench = Bench(pair, "kernel = true\n" + fpm)
+    wait_for("the server has all", lambda: set(server.routes) >= set(PREFIXES) and bench.kernel() == set(PREFIXES))
+    with_kernel, link = set(server.routes), f"{Pair.A4.rsplit('.', 1)[0]}.0/24"
+    assert link in with_kernel
+    table = interface("feed0", f"{Host.FEED_SIDE}/24")
+    server.deleted.clear()
+    assert "settings: fib.kernel, interface" in bench.reload(fpm, tables=table)
+    wait_for("only the subnets of the table are left", lambda: link not in server.routes and bench.kernel() == set())
+    assert set(server.routes) >= set(PREFIXES) and not set(server.deleted) & set(PREFIXES)
+    announce(bench.feed, ["21.0.0.0/8"], FEED)
+    wait_for("a later route is there", lambda: "21.0.0.0/8" in server.routes)
+    server.deleted.clear()
+    bench.reload("kernel = true\n" + fpm)
+    wait_for("all is as it was", lambda: set(server.routes) == {*with_kernel, "21.0.0.0/8"} and bench.kernel() == {*PREFIXES, "21.0.0.0/8"})
+    assert server.deleted == [] and server.connections == 1 and server.error is None
+    assert [bench.router.neighbor(address)["flaps"] for address in (FEED, Pair.B4)] == [0, 0]
+
+
 def test_a_dataplane_that_cannot_start_leaves_all_as_it_was(pair):
     """A kernel dataplane in a VRF without a device is refused with a sentence; the FPM server that the same file adds has gone again,
     and what ran goes on."""
@@ -336,4 +356,32 @@ suppress-fib-pending = true
         assert not threads & {"reader", "shard", "egress", "sessions", "rpki"}, threads
     assert heard.prefixes["30.0.0.0"] == 0, "the static route was not touched"
     heard.stop()
+    assert "nothing has changed" in reload(router, without)
+
+
+def test_fib_begins_and_ends_and_sessions_begin_again(pair):
+    """A route reflector without a RIB gets a [fib] table with the kernel, and loses it: each time sessions begin again, and the
+    kernel has all routes or none."""
+    with_fib = Bench.config("kernel = true\n", f'[[static]]\nprefix = "30.0.0.0/8"\nnext-hop = ["{FEED}"]\n')
+    without = with_fib.split("[fib]")[0]
+    router, bird = Ribtide(pair.a, without), Bird(pair.b, BIRD)
+    def kernel():
+        return {route["dst"] for route in json.loads(pair.a.ip("-j", "route", "show", "proto", "bgp") or "[]")}
+    def has(routes):
+        feed = Speaker(pair.a, FEED, 65010)
+        announce(feed, PREFIXES, FEED)
+        wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), alive=[router.process])
+        wait_for("the kernel too, or none", lambda: kernel() == routes, alive=[router.process])
+        return feed
+    feed = has(set())
+    for _ in range(2):
+        assert "settings: fib" in reload(router, with_fib)
+        assert feed.ended() is not None
+        feed = has({*PREFIXES, "30.0.0.0/8"})
+        router.assert_agrees()
+        assert "settings: fib" in reload(router, without)
+        assert feed.ended() is not None
+        wait_for("the kernel has none", lambda: kernel() == set())
+        assert "rib" not in {t["name"] for t in router.show("threads")["threads"]}
+        feed = has(set())
     assert "nothing has changed" in reload(router, without)

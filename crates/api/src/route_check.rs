@@ -165,7 +165,8 @@ fn agree(expected: Option<&Expected>, chip: Option<&Forward>, prefix: AnyPrefix)
 /// A stage has stopped or is too busy.
 pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<RouteCheck, NoReply> {
     let begin = Instant::now();
-    let Some(rib) = &router.rib else { return Ok(RouteCheck::default()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(RouteCheck::default()) };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     let state = &mut *state;
     let (changed, installed) = rib.handle.call(|stage| {
@@ -232,7 +233,8 @@ pub fn check(router: &RouterState, state: &Mutex<State>, full: bool) -> Result<R
 
 /// Every route of the RIB manager and of the chip.
 fn everything(router: &RouterState) -> Result<Vec<VrfPrefix>, NoReply> {
-    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(Vec::new()) };
     let vrfs: Vec<VrfId> = rib.handle.call(|stage| stage.rib.iter().map(|(id, _)| id).collect())?;
     let mut all = Vec::new();
     for vrf in vrfs {
@@ -269,7 +271,8 @@ struct Open {
 
 /// The routes of `page` that differ.
 fn differing(router: &RouterState, page: &[VrfPrefix]) -> Result<Vec<Open>, NoReply> {
-    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(Vec::new()) };
     let page_copy = page.to_vec();
     let of_rib: Vec<Option<Expected>> =
         rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;
@@ -339,7 +342,7 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
             }
         }
     };
-    let vrf = match &router.rib {
+    let vrf = match &router.rib.get() {
         Some(rib) => rib.handle.call(move |stage| stage.vrf_name(route.vrf))?,
         None => String::new(),
     };
@@ -412,7 +415,8 @@ pub fn default_routes(router: &RouterState) -> Result<RouteCheck, NoReply> {
 fn defaults(router: &RouterState) -> Result<Vec<DefaultRoute>, NoReply> {
     let routes = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|text| text.parse::<AnyPrefix>().ok());
     let routes: Vec<VrfPrefix> = routes.map(VrfPrefix::from).collect();
-    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(Vec::new()) };
     let page_copy = routes.clone();
     let of_rib: Vec<Option<Expected>> =
         rib.handle.call(move |stage| page_copy.into_iter().map(|route| expected(stage, route)).collect())?;

@@ -67,7 +67,7 @@ pub struct RouterState {
     /// BFD.
     pub bfd: Bfd,
     /// The RIB manager, when routes are installed.
-    pub rib: Option<RibHandle>,
+    pub rib: Slot<RibHandle>,
     /// The dataplanes; see [`RouterState::dataplanes`].
     pub dataplanes: RwLock<Arc<Dataplanes>>,
 }

@@ -8,7 +8,7 @@ use mio::{Interest, Poll, Token};
 use ribtide_bfd::{Discriminator, Effect, Entry, Event, Micros, Place, Reach, Sessions, Standing, Timers};
 use ribtide_config::{BfdConfig, BfdPeer, BfdSession, BfdSettings, InterfaceConfig};
 use ribtide_prefix::zone::with_zone;
-use ribtide_rib::IfIndex;
+use ribtide_rib::{IfIndex, RibIn};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Sender;
 use ribtide_wire::bfd::{Control, Diagnostic, FIRST_SOURCE_PORT, State};
@@ -289,6 +289,12 @@ impl Engine {
             tracing::error!(target: target::BFD, %error, "neighbours by interface have no BFD");
             self.learnt = before;
         }
+    }
+
+    /// Sets the RIB manager, which learns the gateways that are down.
+    pub fn set_rib(&mut self, rib: Option<Sender<RibIn>>) {
+        self.notifier.set_rib(rib);
+        self.notifier.send();
     }
 
     /// Sets the session thread of BGP, which learns the state of each of its sessions.

@@ -37,6 +37,15 @@ impl Notifier {
         Notifier { outputs, unusable: BTreeSet::new(), gateways: BTreeMap::new(), neighbors: BTreeMap::new() }
     }
 
+    /// Sets the RIB manager, which is to know every unusable gateway.
+    pub(super) fn set_rib(&mut self, rib: Option<Sender<RibIn>>) {
+        self.outputs.rib = rib;
+        self.gateways.clear();
+        if self.outputs.rib.is_some() {
+            self.gateways.extend(self.unusable.iter().map(|gateway| (*gateway, false)));
+        }
+    }
+
     /// Sets the session thread; what waits for the former one is dropped.
     pub(super) fn set_bgp(&mut self, bgp: Option<Sender<BfdNews>>) {
         self.outputs.bgp = bgp;

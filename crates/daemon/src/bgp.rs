@@ -54,8 +54,9 @@ pub(crate) fn begin(
     stop: &Stop,
 ) -> Result<(), NotBegun> {
     let (news, builder) = (builder.bfd(), builder.with_bfd(router.bfd.learnt.clone()));
-    let inbox = router.rib.as_ref().map(|rib| &rib.inbox);
-    if let Some(rib) = &router.rib {
+    let rib = router.rib.get();
+    let inbox = rib.as_ref().map(|rib| &rib.inbox);
+    if let Some(rib) = &rib {
         let (shards, redistributed) = (builder.feedback_channels(), builder.redistributed());
         rib.handle.wait(move |stage| {
             stage.set_shards(shards);
@@ -94,7 +95,8 @@ pub(crate) fn end(router: &RouterState, running: &Bgp, former: &BgpConfig) -> Re
 
 /// The RIB manager forgets a BGP that does not run.
 fn forget(router: &RouterState) -> Result<(), NoReply> {
-    let Some(rib) = &router.rib else { return Ok(()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(()) };
     rib.handle.wait(|stage| {
         stage.set_shards(Vec::new());
         stage.set_sessions(None);

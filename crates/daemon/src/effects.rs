@@ -125,7 +125,10 @@ pub const SETTINGS: &[Setting] = &[
     live("mrt", "the table as a whole: the thread starts; or it ends, and completes the file of updates"),
     live("mrt.table", "a dump under way is dropped, and the next one obeys it"),
     live("mrt.updates", "the present file is completed, and another one begun"),
-    restart("fib", "the table as a whole: shards register next hops with a RIB manager from their start"),
+    sessions(
+        "fib",
+        "the table as a whole: every session begins again, because shards register their next hops with a RIB manager from their start",
+    ),
     live(
         "fib.kernel",
         "a new kernel dataplane gets every route; a removed one's routes are removed from the kernel. With other settings it starts again \
@@ -381,8 +384,8 @@ mod tests {
             ["bgp.shards from or to \"off\"", "bgp.update-threads from or to \"off\""]
         );
         assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);
-        assert_eq!(restarts(old, ""), ["fib"]);
-        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp"]);
+        assert_eq!(restarts(old, ""), [""; 0]);
+        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp", "fib"]);
     }
 
     #[test]

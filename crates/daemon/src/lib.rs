@@ -8,6 +8,7 @@
 mod bgp;
 mod dataplanes;
 mod effects;
+mod fib;
 mod monitors;
 pub mod reload;
 pub mod router;

@@ -3,6 +3,7 @@
 use crate::bgp::{self, NotBegun};
 use crate::dataplanes::{Environment, RunningDataplanes, ToSessions};
 use crate::effects::{self, Effect};
+use crate::fib;
 use crate::monitors;
 use crate::router::{StartError, start_rpki};
 use crate::run_state::RunState;
@@ -189,24 +190,47 @@ impl Reloader {
             check_cpus(&bgp.cpus).map_err(NotReloaded::Cpus)?;
         }
         numbers.number_interfaces(&mut new).map_err(NotReloaded::Interface)?;
-        let leaving = match &router.rib {
+        let leaving = match &router.rib.get() {
             Some(rib) => rib.handle.call(|stage| stage.rib.leaving().collect()),
             None => Ok(Vec::new()),
         };
         let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
         let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
         let mut dataplanes = self.dataplanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let bound = self.add_dataplanes(&mut dataplanes, &new, &vrfs).and_then(|()| self.bind(&new));
-        let (builder, bfd) = match bound {
+        let fib_begins = router.rib.get().is_none() && new.fib.is_some();
+        let fib_ends = router.rib.get().is_some() && new.fib.is_none();
+        let bound = self
+            .begin_fib(&new, &vrfs)
+            .and_then(|()| self.add_dataplanes(&mut dataplanes, &new, &vrfs))
+            .and_then(|()| self.bind(&new));
+        let (mut builder, bfd) = match bound {
             Ok(bound) => bound,
             Err(e) => {
                 // What ran before most likely runs again; the first error counts.
                 let _ = self.add_dataplanes(&mut dataplanes, &former, &numbers.vrfs);
                 self.remove_other_dataplanes(&mut dataplanes, &former);
                 dataplanes.flush();
+                if fib_begins {
+                    let _ = fib::end(router);
+                }
                 return Err(e);
             }
         };
+        let begins_again = fib_begins || fib_ends;
+        if let (true, Some(bgp)) = (begins_again, &former.bgp) {
+            self.end_bgp(bgp, &new)?;
+        }
+        if fib_ends {
+            self.remove_other_dataplanes(&mut dataplanes, &new);
+            dataplanes.flush();
+            fib::end(router).map_err(NotReloaded::NoReply)?;
+        } else if fib_begins {
+            fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
+        }
+        if let (true, Some(_), Some(bgp)) = (begins_again, &former.bgp, &new.bgp) {
+            // Its addresses are free only now.
+            builder = Some(self.bgp_builder(bgp)?);
+        }
         if let (Some(builder), Some(bgp)) = (builder, &new.bgp) {
             let begun = bgp::begin(router, builder, &new, bgp, &self.run_state, &self.stop);
             begun.map_err(NotReloaded::Bgp)?;
@@ -217,9 +241,8 @@ impl Reloader {
         let mrt = monitors::set_mrt(router, &new, &self.stop)?;
         let running = router.bgp.get();
         let (shards, neighbors) = match (&running, &new.bgp, &former.bgp) {
-            (Some(running), None, Some(former)) => {
-                let shards = bgp::end(router, running, former).map_err(NotReloaded::NoReply)?;
-                self.shards_before.store(shards, Relaxed);
+            (_, None, Some(former)) => {
+                self.end_bgp(former, &new)?;
                 self.watch_interfaces(&mut dataplanes, &new, &vrfs)?;
                 (
                     None,
@@ -228,6 +251,9 @@ impl Reloader {
             }
             (Some(_), Some(bgp), None) => {
                 (None, Neighbors { added: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
+            }
+            (Some(_), Some(bgp), Some(_)) if begins_again => {
+                (None, Neighbors { reset: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
             }
             (Some(running), Some(bgp), Some(_)) => {
                 running.set_cpus(bgp).map_err(NotReloaded::NotChanged)?;
@@ -238,7 +264,7 @@ impl Reloader {
             }
             _ => (None, Neighbors::default()),
         };
-        let (nexthop_cache, suppression, fib_policy) = match (&router.rib, &new.fib) {
+        let (nexthop_cache, suppression, fib_policy) = match (&router.rib.get(), &new.fib) {
             (Some(rib), Some(fib)) => {
                 let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
                 let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
@@ -270,7 +296,7 @@ impl Reloader {
             _ => (None, None, false),
         };
         self.remove_other_dataplanes(&mut dataplanes, &new);
-        let changed = match &router.rib {
+        let changed = match &router.rib.get() {
             Some(rib) => set_vrfs(router, rib, &new, &vrfs).map_err(NotReloaded::NoRib)?,
             None => VrfsChanged::default(),
         };
@@ -332,7 +358,7 @@ impl Reloader {
     ) -> Result<(), NotReloaded> {
         let router = &*self.router;
         let sessions = self.sessions();
-        if let (Some(rib), Some(fib)) = (&router.rib, &config.fib) {
+        if let (Some(rib), Some(fib)) = (&router.rib.get(), &config.fib) {
             let plug = |name: &str, meter: Meter, stop: &Stop| rib.plug(name, &router.rings, meter, stop);
             let with = Environment {
                 plug: &plug,
@@ -360,27 +386,52 @@ impl Reloader {
         config: &Config,
         vrfs: &[VrfSetup],
     ) -> Result<(), NotReloaded> {
-        let failures = self.router.rib.as_ref().map(RibHandle::failures);
+        let failures = self.router.rib.get().map(|rib| rib.failures());
         dataplanes.watch(config, vrfs, failures, self.sessions(), &self.stop).map_err(NotReloaded::Dataplane)
     }
 
     fn remove_other_dataplanes(&self, dataplanes: &mut RunningDataplanes, config: &Config) {
-        if let Some(rib) = &self.router.rib {
+        if let Some(rib) = &self.router.rib.get() {
             dataplanes.remove_others(config.fib.as_ref(), rib);
         }
         self.router.set_dataplanes(dataplanes.handles());
     }
 
+    /// Starts the RIB manager, if it does not run and is configured.
+    fn begin_fib(&self, new: &Config, vrfs: &[VrfSetup]) -> Result<(), NotReloaded> {
+        if let (None, Some(fib)) = (self.router.rib.get(), &new.fib) {
+            let begun = fib::begin(&self.router, new, fib, vrfs, &self.stop);
+            begun.map_err(|e| NotReloaded::Dataplane(StartError::Thread(e)))?;
+        }
+        Ok(())
+    }
+
+    /// Ends BGP, and what needs it.
+    fn end_bgp(&self, former: &BgpConfig, new: &Config) -> Result<(), NotReloaded> {
+        let router = &*self.router;
+        let Some(running) = router.bgp.get() else { return Ok(()) };
+        let without = Config { bgp: None, ..new.clone() };
+        self.set_rpki(&without)?;
+        monitors::set_bmp(router, &without, &self.stop)?;
+        monitors::set_mrt(router, &without, &self.stop)?;
+        let shards = bgp::end(router, &running, former).map_err(NotReloaded::NoReply)?;
+        self.shards_before.store(shards, Relaxed);
+        Ok(())
+    }
+
+    /// Binds the addresses of a BGP that begins.
+    fn bgp_builder(&self, bgp: &BgpConfig) -> Result<BgpBuilder, NotReloaded> {
+        let before = self.shards_before.load(Relaxed);
+        let builder = BgpBuilder::after_shards(bgp, &self.router.rings, before);
+        builder.map_err(|e| NotReloaded::Bgp(NotBegun::from(e)))
+    }
+
     /// Binds the addresses of a BGP that begins, of the API and of BFD.
     fn bind(&self, new: &Config) -> Result<(Option<BgpBuilder>, Changes), NotReloaded> {
         let builder = match &new.bgp {
-            Some(bgp) if self.router.bgp.get().is_none() => {
-                let before = self.shards_before.load(Relaxed);
-                Some(BgpBuilder::after_shards(bgp, &self.router.rings, before).map_err(NotBegun::from))
-            }
+            Some(bgp) if self.router.bgp.get().is_none() => Some(self.bgp_builder(bgp)?),
             _ => None,
         };
-        let builder = builder.transpose().map_err(NotReloaded::Bgp)?;
         if let Some(api) = self.api.get().and_then(Weak::upgrade) {
             api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
         }
@@ -442,7 +493,8 @@ fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option
     if bgp.shards == Threads::Off {
         return Ok(None);
     }
-    let rib = router.rib.as_ref().map(|rib| &rib.handle);
+    let rib = router.rib.get();
+    let rib = rib.as_ref().map(|rib| &rib.handle);
     let resized = running.resize(bgp.shards, rib).map_err(NotReloaded::Shards)?;
     Ok(Some(resized).filter(|resized| resized.from != resized.to))
 }

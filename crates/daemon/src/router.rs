@@ -1,6 +1,7 @@
 //! The router: every stage started and joined up, in the order in which they need each other.
 
 use crate::dataplanes::{Environment, REMOVAL, RunningDataplanes, ToSessions};
+use crate::fib::rib_config;
 use crate::reload::{NotReloaded, Reloader};
 use crate::run_state::RunState;
 use crate::vrf_numbers::VrfNumbers;
@@ -14,7 +15,7 @@ use ribtide_bmpd::{self as bmpd, BmpBuilder};
 use ribtide_config::{Config, OnStop, RpkiConfig};
 use ribtide_model::{AsicLookup, Pipeline};
 use ribtide_mrtd::{Collector, MrtBuilder};
-use ribtide_rib::{RibConfig, RibIn, Source};
+use ribtide_rib::{RibIn, Source};
 use ribtide_ribd::{NotPlugged, RibBuilder, RibSetup, VrfsSetup};
 use ribtide_rpkid::Engine;
 use ribtide_runtime::call::StageHandle;
@@ -189,20 +190,8 @@ impl Router {
         let bfd = bfd.map_err(StartError::Bfd)?;
         let bgp = bgp.map(|bgp| bgp.with_bfd(bfd.learnt.clone()));
         if let (Some(fib), Some(rib)) = (&config.fib, rib) {
-            let mut initial_sources = vec![Source::Static, Source::Bgp];
-            if fib.kernel.as_ref().is_some_and(|kernel| kernel.import) {
-                initial_sources.push(Source::Kernel);
-            }
-            let settings = RibConfig {
-                resolve_via_default: fib.resolve_via_default,
-                max_ecmp: fib.max_ecmp,
-                underlay_weights: fib.underlay_weights,
-                cache: fib.nexthop_cache,
-                initial_sources,
-                ..RibConfig::default()
-            };
             let setup = RibSetup {
-                config: settings,
+                config: rib_config(fib),
                 vrfs: VrfsSetup::new(&config, vrfs),
                 shards: bgp.as_ref().map(BgpBuilder::feedback_channels).unwrap_or_default(),
                 suppress: fib.suppress_fib_pending,
@@ -275,7 +264,7 @@ impl Router {
             bmp: Slot::new(bmp),
             mrt: Slot::new(mrt),
             bfd,
-            rib: handle,
+            rib: Slot::new(handle),
             dataplanes: RwLock::new(Arc::new(dataplanes.handles())),
         });
         let dataplanes = Arc::new(Mutex::new(dataplanes));
@@ -336,7 +325,8 @@ impl Router {
     /// # Errors
     /// A sentence when the RIB manager does not answer.
     pub fn settled(&self) -> Result<bool, String> {
-        let Some(rib) = &self.inside.rib else { return Ok(true) };
+        let rib = self.inside.rib.get();
+        let Some(rib) = &rib else { return Ok(true) };
         let confirmed = rib
             .handle
             .call(|s| s.rib.dataplanes().all(|d| d.outstanding == 0 && d.lag.is_none()))

@@ -107,6 +107,7 @@ pub struct RibHandle {
     pub handle: StageHandle<RibStage>,
     /// The ends of its queues for dataplanes.
     plugs: ToRib,
+    stop: Stop,
 }
 
 /// The state of the thread.
@@ -184,6 +185,8 @@ impl RibBuilder {
     /// When the system gives no thread.
     pub fn start(self, setup: RibSetup, meters: &Meters, stop: Stop) -> io::Result<RibHandle> {
         let (handle, calls) = pair("RIB");
+        let stop = stop.part();
+        let own = stop.clone();
         let RibSetup { mut config, vrfs, shards, suppress, policy, redistribution, clock } = setup;
         let (redistribution, sessions) = redistribution;
         config.dataplanes = self.planes.ids().collect();
@@ -222,7 +225,7 @@ impl RibBuilder {
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
         thread::spawn("rib", Ends::AtStop(stop.clone()), move || run(stage, vrfs, &inbox, &calls, &stop))?;
-        Ok(RibHandle { inbox: self.inbox.0, handle, plugs })
+        Ok(RibHandle { inbox: self.inbox.0, handle, plugs, stop: own })
     }
 }
 
@@ -325,6 +328,11 @@ impl fmt::Display for NotPlugged {
 impl std::error::Error for NotPlugged {}
 
 impl RibHandle {
+    /// Ends the thread while the process goes on. It must have no dataplane, and no shard, any more.
+    pub fn end(&self) {
+        self.stop.stop();
+    }
+
     /// The queue for reports of failed links and gateways.
     pub fn failures(&self) -> Sender<RibIn> {
         self.plugs.failures.clone()

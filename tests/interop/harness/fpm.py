@@ -127,6 +127,8 @@ class Server:
         self.listener.listen()
         #: Prefix → id of its next-hop object, or None where the route has its next hops itself.
         self.routes, self.connections, self.error = {}, 0, None
+        #: Prefixes of deletions, in order.
+        self.deleted = []
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
@@ -171,6 +173,7 @@ class Server:
             self.routes[prefix] = struct.unpack("=I", attributes[30])[0] if 30 in attributes else None
         else:
             del self.routes[prefix]
+            self.deleted.append(prefix)
 
     def close(self):
         self.listener.close()

@@ -19,7 +19,7 @@ pub fn asic_lookup(
     addresses: &[IpAddr],
 ) -> Result<AsicLookups, Refusal> {
     let asic = asic(router, name)?;
-    let vrf = router.rib.as_ref().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(rib, vrf))?;
+    let vrf = router.rib.get().map_or(Ok(VrfId::DEFAULT), |rib| vrf_of(&rib, vrf))?;
     Ok(AsicLookups { lookups: asic.lookup(vrf, addresses)?.iter().map(forwarding_of).collect() })
 }
 

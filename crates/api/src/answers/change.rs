@@ -28,7 +28,8 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
         ShardCount::Number(n) => Threads::Number(n),
         ShardCount::Word(_) => Threads::Auto,
     };
-    let rib = router.rib.as_ref().map(|rib| &rib.handle);
+    let rib = router.rib.get();
+    let rib = rib.as_ref().map(|rib| &rib.handle);
     bgp(router)?.resize(threads, rib).map(resized).map_err(|e| Refusal::Bad(e.to_string()))
 }
 

@@ -31,12 +31,12 @@ pub(crate) fn explain(
     to: Option<IpAddr>,
 ) -> Result<Explain, Refusal> {
     let (query, dataplanes) = (target(text)?, router.dataplanes());
-    let of = match (&router.rib, vrf) {
+    let of = match (&router.rib.get(), vrf) {
         (Some(rib), vrf) => vrf_of(rib, vrf)?,
         (None, Some(_)) => return Err(fib::no_fib()),
         (None, None) => VrfId::DEFAULT,
     };
-    let prefix = match (query, &router.rib) {
+    let prefix = match (query, &router.rib.get()) {
         (Target::Prefix(p), _) => Some(p),
         (Target::Address(_), Some(rib)) => fib::prefix_of(rib, of, query)?,
         (Target::Address(_), None) => None,
@@ -51,7 +51,7 @@ pub(crate) fn explain(
     };
     let (mut selected, mut source) = (None, None);
     let prefix = prefix.or_else(|| bgp.as_ref().and_then(|r| r.prefix.parse().ok()));
-    if let (Some(rib), Some(prefix)) = (&router.rib, prefix) {
+    if let (Some(rib), Some(prefix)) = (&router.rib.get(), prefix) {
         if let Some(held) = bgp.as_ref().and_then(|route| route.held) {
             stages[0].messages.push(held_back(rib, prefix, held)?);
             stages[0].state = StageState::Waiting;
@@ -421,7 +421,7 @@ fn conclude(router: &RouterState, query: &str, source: Option<Protocol>, stages:
             waiting.messages.last().cloned().unwrap_or_default()
         );
     }
-    match (router.rib.is_some(), stages.last()) {
+    match (router.rib.get().is_some(), stages.last()) {
         (false, _) => "the route is in BGP; this router installs no routes".into(),
         (true, Some(last)) if last.state == StageState::Passed => {
             format!("the {route} is all the way through: {} has it", last.stage)

@@ -89,7 +89,7 @@ pub(crate) fn fib(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<FibPage, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     if let Some(text) = prefix {
         let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?)?;
         let whose = vrf.map_or(String::new(), |vrf| format!(" in VRF {vrf}"));
@@ -124,7 +124,7 @@ pub(crate) fn fib_lookup(
     vrf: Option<&str>,
     prefixes: &[String],
 ) -> Result<FibLookups, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let vrf = vrf_of(rib, vrf)?;
     let prefix = |text: &String| {
         text.parse().map_err(|e: ribtide_prefix::ParsePrefixError| Refusal::Bad(e.to_string()))

@@ -66,7 +66,7 @@ pub(super) fn route_check(
     full: bool,
     defaults: bool,
 ) -> Result<ribtide_model::RouteCheck, Refusal> {
-    if api.rib.is_none() {
+    if api.rib.get().is_none() {
         return Err(fib::no_fib());
     }
     Ok(match defaults {

@@ -19,7 +19,7 @@ pub(crate) fn nexthop_groups(
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<NextHopGroupPage, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let after = match cursor.map(str::parse) {
         None => 0,
         Some(Ok(after)) => after,
@@ -147,7 +147,7 @@ pub(crate) fn set_nexthop_cache(
     set: &SetNextHopCache,
 ) -> Result<NextHopCacheSet, Refusal> {
     let mode: CacheMode = set.mode.parse().map_err(Refusal::Bad)?;
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let before = rib.set_cache_mode(mode)?;
     Ok(NextHopCacheSet { from: before.name().into(), to: mode.name().into() })
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
     let Some(text) = &query.prefix else { return page(router, query, limit) };
     let mut found = lookup(router, target(text)?)?;
-    if let (Some(route), Some(rib)) = (&mut found, &router.rib) {
+    if let (Some(route), Some(rib)) = (&mut found, &router.rib.get()) {
         route.groups = super::nexthop::of_route(rib, &route.prefix)?;
     }
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;

@@ -72,7 +72,8 @@ fn shard_summary(shard: usize, thread: String, c: &Counts) -> ShardSummary {
 
 /// The main table of the RIB manager, if routes are installed.
 pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
-    let Some(rib) = &router.rib else { return Ok(None) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(None) };
     let table = rib.handle.call(|stage| {
         let dataplanes = stage.rib.dataplanes().map(|d| DataplaneCount {
             name: stage.plane_name(d.id),
@@ -95,7 +96,8 @@ pub(crate) fn main(router: &RouterState) -> Result<Option<MainTable>, Refusal> {
 
 /// The tables of the other VRFs.
 pub(crate) fn vrfs(router: &RouterState) -> Result<Vec<VrfTable>, Refusal> {
-    let Some(rib) = &router.rib else { return Ok(Vec::new()) };
+    let rib = router.rib.get();
+    let Some(rib) = &rib else { return Ok(Vec::new()) };
     Ok(rib.handle.call(|stage| {
         let others = stage.vrfs().skip(1).map(|(name, rib)| VrfTable {
             vrf: name.into(),

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// A page of failed routes.
 pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let mut reads = match cursor {
         Some(cursor) => router.failed_reads.take(cursor)?,
         None => {
@@ -48,7 +48,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
 
 /// Turns FIB suppression on or off until the next reload.
 pub(crate) fn set_suppression(router: &RouterState, set: SetSuppression) -> Result<SuppressionSet, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let before = rib.suppress(set.suppress_fib_pending)?;
     Ok(SuppressionSet { from: before, to: set.suppress_fib_pending })
 }

@@ -14,7 +14,7 @@ pub(crate) fn tracked_next_hops(
     router: &RouterState,
     only: Option<IpAddr>,
 ) -> Result<TrackedNextHops, Refusal> {
-    let rib = router.rib.as_ref().ok_or_else(no_fib)?;
+    let rib = &router.rib.get().ok_or_else(no_fib)?;
     let zones = Zones::new(router)?;
     Ok(rib.handle.call(move |stage| {
         let all = stage.rib.default_vrf().tracked_next_hops();

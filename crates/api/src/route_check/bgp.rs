@@ -66,7 +66,8 @@ pub(super) fn check(
     changed: &[VrfPrefix],
     part: usize,
 ) -> Result<Found, NoReply> {
-    let (Some(rib), Some(_)) = (&router.rib, router.bgp.get()) else { return Ok(Found::default()) };
+    let rib = router.rib.get();
+    let (Some(rib), Some(_)) = (&rib, router.bgp.get()) else { return Ok(Found::default()) };
     let all = part == usize::MAX;
     // BGP runs in the default VRF only.
     let changed = changed.iter().filter(|route| route.vrf == VrfId::DEFAULT).map(|route| route.prefix);

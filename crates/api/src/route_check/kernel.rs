@@ -38,7 +38,8 @@ pub(super) fn check(
     all: bool,
 ) -> Result<Vec<Difference>, NoReply> {
     let dataplanes = router.dataplanes();
-    let (Some(rib), Some(kernel)) = (&router.rib, &dataplanes.kernel) else { return Ok(Vec::new()) };
+    let rib = router.rib.get();
+    let (Some(rib), Some(kernel)) = (&rib, &dataplanes.kernel) else { return Ok(Vec::new()) };
     if !all && !state.differs && walk_on(rib, kernel, state, part)? {
         return Ok(Vec::new());
     }

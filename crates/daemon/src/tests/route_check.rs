@@ -124,7 +124,7 @@ socket = "{}"
             sets: next_hop.map(set).into_iter().collect(),
             changes: Families { v4: vec![(prefix, index)], v6: vec![] },
         };
-        self.state.rib.as_ref().unwrap().inbox.send(RibIn::Routes(batch)).unwrap();
+        self.state.rib.get().unwrap().inbox.send(RibIn::Routes(batch)).unwrap();
     }
 
     fn in_both(&self, prefix: Prefix<V4>, next_hop: Option<Ipv4Addr>) {
