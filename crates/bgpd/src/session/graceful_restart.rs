@@ -185,7 +185,9 @@ impl Sessions {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         for retained in &mut peer.retained {
             retained.restart_by = Some(now + retention.time);
-            for family in AfiSafi::ALL.into_iter().filter(|family| retained.long_lived_until[*family].is_none()) {
+            for family in
+                AfiSafi::ALL.into_iter().filter(|family| retained.long_lived_until[*family].is_none())
+            {
                 retained.long_lived[family] = retention.long_lived[family];
             }
         }
