@@ -417,7 +417,7 @@ def test_killed_under_a_full_table(world, suppress):
     left = everything - gone
     first, again = messages(prefixes), messages(prefixes, gone)
     #: A second for each 5,000 routes is far more than this takes.
-    patience = 30 + ROUTES / 5_000
+    timeout = 30 + ROUTES / 5_000
     times = {}
 
     def note(what):
@@ -435,7 +435,7 @@ def test_killed_under_a_full_table(world, suppress):
                     del wanted[name]
             return not wanted
         try:
-            wait_for(f"{count} routes are everywhere", there, patience, 0.5, alive=[router.process])
+            wait_for(f"{count} routes are everywhere", there, timeout, 0.5, alive=[router.process])
         except AssertionError as error:
             raise AssertionError(f"routes: {seen}") from error
 
@@ -444,7 +444,7 @@ def test_killed_under_a_full_table(world, suppress):
     speaker = Speaker(host, FEED, FEED_ASN, more=capability(120, forwarding=True))
     speaker.send(first)
     everywhere("all routes", len(everything))
-    wait_for("initial routes are over", lambda: (host.folder / "ribtide.run").exists(), patience)
+    wait_for("initial routes are over", lambda: (host.folder / "ribtide.run").exists(), timeout)
     observers = {r.kind: Observer(r.host) for r in receivers}
 
     def see(wanted):
@@ -454,7 +454,7 @@ def test_killed_under_a_full_table(world, suppress):
                 return False
         return True
 
-    wait_for("the observers have all", lambda: see(everything), patience)
+    wait_for("the observers have all", lambda: see(everything), timeout)
     for r in receivers:
         session = router.session(r.four)
         assert session["retains_ours_seconds"] == 120, r.kind
@@ -486,10 +486,10 @@ def test_killed_under_a_full_table(world, suppress):
     wait_for("the receivers are back", sessions, 60, alive=[router.process])
     sending.join()
     note("the sender has sent End-of-RIB")
-    wait_for("the restart is over", lambda: router.process.logged("the restart is over"), patience, alive=[router.process])
+    wait_for("the restart is over", lambda: router.process.logged("the restart is over"), timeout, alive=[router.process])
     note("the restart is over")
     everywhere("swept", len(left))
-    wait_for("the observers have what is left", lambda: see(left), patience)
+    wait_for("the observers have what is left", lambda: see(left), timeout)
     note("swept: behind the receivers")
     assert not router.process.logged("the restart is over")[0].count("without_end_of_rib=1")
     # Nothing comes late.
