@@ -171,7 +171,7 @@ impl AttrSet {
     pub fn distance(&self) -> Option<u32> {
         // A next hop alone has 4, 16 or 32 bytes.
         let head = self.head();
-        let has = head.len() > DISTANCE && head.len() % 16 != 0;
+        let has = head.len() > DISTANCE && !head.len().is_multiple_of(16);
         head.last_chunk().filter(|_| has).map(|distance| u32::from_be_bytes(*distance))
     }
 

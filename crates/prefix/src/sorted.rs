@@ -53,7 +53,7 @@ impl<K: Copy + Ord, V> SortedMap<K, V> {
     }
 
     /// How many keys have a value.
-    pub fn len(&mut self) -> usize {
+    pub fn count(&mut self) -> usize {
         // The same number takes less to find while few entries changed.
         if self.changes.len() * 64 > self.entries.len() {
             return self.entries().len();
@@ -118,13 +118,13 @@ mod tests {
                     tree.remove(&key);
                 }
                 if rng.below(500) == 0 {
-                    assert_eq!(map.len(), tree.len(), "seed {seed}, step {step}");
+                    assert_eq!(map.count(), tree.len(), "seed {seed}, step {step}");
                 }
                 if rng.below(3000) == 0 {
                     assert!(map.entries().iter().copied().eq(tree.iter().map(|(k, v)| (*k, *v))));
                 }
             }
-            assert_eq!(map.len(), tree.len(), "seed {seed}");
+            assert_eq!(map.count(), tree.len(), "seed {seed}");
             assert!(map.entries().iter().copied().eq(tree), "seed {seed}");
         }
     }
@@ -137,7 +137,7 @@ mod tests {
         }
         (0..5000).for_each(|key| map.insert(key, value.clone()));
         (10..5000).for_each(|key| map.remove(key));
-        assert_eq!((map.len(), map.entries().len()), (10, 10));
+        assert_eq!((map.count(), map.entries().len()), (10, 10));
         assert_eq!(Rc::strong_count(&value), 11);
         assert!(map.entries.capacity() < 20 && map.changes.capacity() == 0);
     }

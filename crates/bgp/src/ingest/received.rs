@@ -115,7 +115,7 @@ impl Received {
 
     /// The number of routes of a family.
     pub(super) fn len<F: BgpFamily>(&mut self) -> usize {
-        self.prefixes::<F>().len() + self.paths::<F>().len()
+        self.prefixes::<F>().count() + self.paths::<F>().count()
     }
 
     /// The policy changed: all routes are evaluated again.
