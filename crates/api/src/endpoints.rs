@@ -240,9 +240,10 @@ fn received(
     which: ReceivedWhich,
     query: &ReceivedQuery,
 ) -> Result<ReceivedPage, Refusal> {
-    let ReceivedQuery { prefix, cursor, limit: wanted } = query;
+    let ReceivedQuery { prefix, family, cursor, limit: wanted } = query;
     let limit = limit(*wanted, MAX_RECEIVED)?;
-    answers::received(router, address, which, prefix.as_deref(), cursor.as_deref(), limit)
+    let families = answers::families(family.as_deref())?;
+    answers::received(router, address, (which, families), prefix.as_deref(), cursor.as_deref(), limit)
 }
 
 /// The endpoints, and replies to all other requests.

@@ -199,6 +199,8 @@ pub(super) struct Nothing {}
 pub(super) struct RouteQuery {
     /// Only this prefix, or the longest match of this address.
     pub(super) prefix: Option<String>,
+    /// The family, as in the configuration; otherwise IPv4 and IPv6 unicast.
+    pub(super) family: Option<String>,
     /// Only routes of this shard thread.
     pub(super) shard: Option<usize>,
     pub(super) cursor: Option<String>,
@@ -221,6 +223,8 @@ pub(super) struct OwnedQuery {
 pub(crate) struct AdvertisedQuery {
     /// Only this prefix, with the reasons.
     pub(crate) prefix: Option<String>,
+    /// The family, as in the configuration; otherwise IPv4 and IPv6 unicast.
+    pub(crate) family: Option<String>,
     /// Also prefixes that are not sent, with the reasons.
     #[serde(default)]
     pub(crate) all: bool,
@@ -234,6 +238,8 @@ pub(crate) struct AdvertisedQuery {
 pub(super) struct ReceivedQuery {
     /// Only this prefix.
     pub(super) prefix: Option<String>,
+    /// The family, as in the configuration; otherwise IPv4 and IPv6 unicast.
+    pub(super) family: Option<String>,
     pub(super) cursor: Option<String>,
     pub(super) limit: Option<usize>,
 }

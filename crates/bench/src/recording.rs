@@ -133,6 +133,7 @@ where
                 let peer = RecordedPeer { address: e.peer.address, asn: e.peer.asn };
                 self.entry(seconds, peer, e.prefix, None, e.attributes, TableDump::FORM)?;
             }
+            Body::Rib(rib) if !rib.family.is_installed() => {}
             Body::Rib(rib) => {
                 for entry in rib.entries() {
                     let e = match entry {
@@ -297,7 +298,7 @@ pub fn survey(path: &Path) -> Result<Survey, Error> {
                 let peers = table.peers().flatten().map(|p| RecordedPeer { address: p.address, asn: p.asn });
                 indexed = peers.map(|peer| number_of(&mut survey, peer)).collect();
             }
-            Ok(Body::Rib(rib)) => {
+            Ok(Body::Rib(rib)) if rib.family.is_installed() => {
                 survey.table = true;
                 for entry in rib.entries().flatten() {
                     if let Some(number) = indexed.get(usize::from(entry.peer)) {

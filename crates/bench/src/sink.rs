@@ -354,6 +354,7 @@ impl Got {
         match update.end_of_rib() {
             Some(AfiSafi::Ipv4Unicast) => self.end_of_rib[0] = Some(now),
             Some(AfiSafi::Ipv6Unicast) => self.end_of_rib[1] = Some(now),
+            Some(AfiSafi::Ipv4Multicast | AfiSafi::Ipv6Multicast) => {}
             None => self.last_prefix = Some(now),
         }
         for_each_family!(F => self.count::<F>(update));

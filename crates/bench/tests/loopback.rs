@@ -143,8 +143,10 @@ fn made_file() -> (tempfile::TempDir, PathBuf) {
     for i in 0..1000u32 {
         let prefix = |text: String| text.parse::<AnyPrefix>().unwrap();
         let entry = (0, 1, four.as_slice());
-        mrt::rib(&mut bytes, 1, i, prefix(format!("{}.{}.0.0/16", 20 + i / 256, i % 256)), &[entry]);
-        mrt::rib(&mut bytes, 1, i, prefix(format!("2001:db8:{i:x}::/48")), &[(1, 1, &six)]);
+        let four = prefix(format!("{}.{}.0.0/16", 20 + i / 256, i % 256));
+        mrt::rib(&mut bytes, 1, i, (AfiSafi::Ipv4Unicast, four), &[entry]);
+        let prefix = prefix(format!("2001:db8:{i:x}::/48"));
+        mrt::rib(&mut bytes, 1, i, (AfiSafi::Ipv6Unicast, prefix), &[(1, 1, &six)]);
     }
     let session = Bgp4mp {
         peer_asn: 64_600,

@@ -281,11 +281,12 @@ pub struct DefaultOriginate {
 }
 
 impl DefaultOriginate {
-    /// Its attributes in a family.
+    /// Its attributes in a family; `None`: it has none, as in every family whose routes are not installed.
     pub fn of(&self, family: AfiSafi) -> Option<&AttrSet> {
         match family {
             AfiSafi::Ipv4Unicast => self.v4.as_ref(),
             AfiSafi::Ipv6Unicast => self.v6.as_ref(),
+            AfiSafi::Ipv4Multicast | AfiSafi::Ipv6Multicast => None,
         }
     }
 }
@@ -358,6 +359,11 @@ impl EgressSettings {
             sets.push(Named::new("default routes", PrefixSet::new(defaults.map(PrefixRange::exact))));
         }
         DumpScope(Some(sets.into()))
+    }
+
+    /// Whether routes of an IPv4 family may have IPv6 next hops: in the family that we offer that in (RFC 8950 section 4).
+    pub fn takes_ipv6_next_hops(&self, family: AfiSafi) -> bool {
+        self.extended_next_hop && family == AfiSafi::Ipv4Unicast
     }
 
     /// Whether the paths for these peers in family `family` depend on others than the best.

@@ -452,30 +452,36 @@ impl Reader {
         }
     }
 
-    /// A page of the routes of a session before import policy, in order, after this place; `None` where they are not
+    /// A page of the routes of a session before import policy in these families, in order, after this place; `None` where they are not
     /// kept.
     pub fn received_page(
         &mut self,
         peer: PeerId,
+        families: FamilySet,
         after: Option<KeptPlace>,
         limit: usize,
     ) -> Option<Vec<ReceivedView>> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
-        peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
+        peer.keeps_received().then(|| self.ingest.view_page(peer, families, after, limit))
     }
 
     /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.
-    pub fn received_prefix(&mut self, peer: PeerId, prefix: AnyPrefix) -> Option<Vec<ReceivedView>> {
+    pub fn received_prefix(
+        &mut self,
+        peer: PeerId,
+        family: AfiSafi,
+        prefix: AnyPrefix,
+    ) -> Option<Vec<ReceivedView>> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
-        peer.keeps_received().then(|| self.ingest.view_received(peer, prefix))
+        peer.keeps_received().then(|| self.ingest.view_received(peer, family, prefix))
     }
 
     /// The routes of exactly this prefix before import policy, of the sessions that keep theirs.
-    pub fn received_of(&mut self, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
+    pub fn received_of(&mut self, family: AfiSafi, prefix: AnyPrefix) -> Vec<(IpAddr, ReceivedView)> {
         let peers = self.sessions.values_mut().map(|session| &mut session.peer);
         let of = |peer: &mut IngestPeer| {
             let address = peer.info().address;
-            self.ingest.view_received(peer, prefix).into_iter().map(move |view| (address, view))
+            self.ingest.view_received(peer, family, prefix).into_iter().map(move |view| (address, view))
         };
         peers.flat_map(of).collect()
     }

@@ -48,6 +48,12 @@ pub(super) struct SendTable {
     /// Paths of an IPv6 prefix that are sent, as for `send`.
     #[schemars(extend("x-default" = "the best path"))]
     ipv6_unicast: Option<Selection>,
+    /// Paths of an IPv4 multicast prefix that are sent, as for `send`.
+    #[schemars(extend("x-default" = "the best path"))]
+    ipv4_multicast: Option<Selection>,
+    /// Paths of an IPv6 multicast prefix that are sent, as for `send`.
+    #[schemars(extend("x-default" = "the best path"))]
+    ipv6_multicast: Option<Selection>,
 }
 
 #[derive(Clone, Copy, Debug, JsonSchema)]
@@ -147,22 +153,21 @@ impl Checker {
                 let selection = self.selection(selection, &place);
                 SentPaths(ByFamily::new(|_| selection))
             }
-            Some(SendSetting::Table(SendTable { ipv4_unicast, ipv6_unicast })) => {
-                SentPaths(ByFamily::new(|family| {
-                    let selection = match family {
-                        AfiSafi::Ipv4Unicast => ipv4_unicast,
-                        AfiSafi::Ipv6Unicast => ipv6_unicast,
-                    };
-                    let place = [&place, &key![family.name()][..]].concat();
-                    if selection.is_some() && !families.has(family) {
-                        let message = format!(
-                            "the session does not carry {family}; add it to `families`, or remove this"
-                        );
-                        self.problem(&place, message);
-                    }
-                    selection.and_then(|selection| self.selection(selection, &place))
-                }))
-            }
+            Some(SendSetting::Table(table)) => SentPaths(ByFamily::new(|family| {
+                let selection = match family {
+                    AfiSafi::Ipv4Unicast => table.ipv4_unicast,
+                    AfiSafi::Ipv6Unicast => table.ipv6_unicast,
+                    AfiSafi::Ipv4Multicast => table.ipv4_multicast,
+                    AfiSafi::Ipv6Multicast => table.ipv6_multicast,
+                };
+                let place = [&place, &key![family.name()][..]].concat();
+                if selection.is_some() && !families.has(family) {
+                    let message =
+                        format!("the session does not carry {family}; add it to `families`, or remove this");
+                    self.problem(&place, message);
+                }
+                selection.and_then(|selection| self.selection(selection, &place))
+            })),
         };
         AddPathConfig { receive, send: send.within(families) }
     }

@@ -235,7 +235,7 @@ macro_rules! with_peer_settings {
             /// Wait for the peer to connect.
             #[schemars(extend("default" = false))]
             pub(super) passive: Option<bool>,
-            /// Address families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`.
+            /// Families: a list of `"ipv4-unicast"`, `"ipv6-unicast"`, `"ipv4-multicast"`, `"ipv6-multicast"`.
             #[schemars(extend("default" = ["ipv4-unicast", "ipv6-unicast"]))]
             pub(super) families: Option<Vec<FamilyName>>,
             /// Policies for received routes, tried in order until one decides. Without a list, and at its end, external peers
@@ -497,6 +497,10 @@ pub(super) enum FamilyName {
     Ipv4Unicast,
     #[serde(rename = "ipv6-unicast")]
     Ipv6Unicast,
+    #[serde(rename = "ipv4-multicast")]
+    Ipv4Multicast,
+    #[serde(rename = "ipv6-multicast")]
+    Ipv6Multicast,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -829,7 +833,7 @@ pub(super) struct Conditions {
     pub(super) match_as_path_set: Option<MatchSet>,
     /// The next hop is in this list of addresses or ranges.
     pub(super) next_hop_in: Option<Vec<String>>,
-    /// The family is one of `"ipv4-unicast"`, `"ipv6-unicast"`.
+    /// The family is one of `"ipv4-unicast"`, `"ipv6-unicast"`, `"ipv4-multicast"`, `"ipv6-multicast"`.
     pub(super) afi_safi_in: Option<Vec<FamilyName>>,
     /// ORIGIN: `"igp"`, `"egp"` or `"incomplete"`.
     pub(super) origin_eq: Option<OriginName>,

@@ -36,6 +36,12 @@ pub(super) struct MaxPrefixesTable {
     /// IPv6 prefixes that it may have accepted at once.
     #[schemars(extend("x-default" = "no limit"))]
     ipv6_unicast: Option<u32>,
+    /// IPv4 multicast prefixes that it may have accepted at once.
+    #[schemars(extend("x-default" = "no limit"))]
+    ipv4_multicast: Option<u32>,
+    /// IPv6 multicast prefixes that it may have accepted at once.
+    #[schemars(extend("x-default" = "no limit"))]
+    ipv6_multicast: Option<u32>,
     /// What happens when more come. `"restart"`: the session ends and stays down for `idle-time`.
     /// `"discard"`: they are refused, and those that are there stay. `"warn"`: they are accepted, and
     /// logged.
@@ -59,11 +65,35 @@ pub(super) struct MaxPrefixesOutTable {
     /// IPv6 prefixes that may be advertised to it at once.
     #[schemars(extend("x-default" = "no limit"))]
     ipv6_unicast: Option<u32>,
+    /// IPv4 multicast prefixes that may be advertised to it at once.
+    #[schemars(extend("x-default" = "no limit"))]
+    ipv4_multicast: Option<u32>,
+    /// IPv6 multicast prefixes that may be advertised to it at once.
+    #[schemars(extend("x-default" = "no limit"))]
+    ipv6_multicast: Option<u32>,
     /// Seconds for which the session stays down after more were to be advertised; 0: until `ribtide clear
     /// bgp neighbor`.
     #[schemars(extend("default" = IDLE_TIME))]
     idle_time: Option<u32>,
 }
+
+/// The limits that a table has.
+macro_rules! limits_of {
+    ($($table:ty),+) => {
+        $(impl $table {
+            fn limits(&self) -> PrefixLimits {
+                ByFamily::new(|family| match family {
+                    AfiSafi::Ipv4Unicast => self.ipv4_unicast,
+                    AfiSafi::Ipv6Unicast => self.ipv6_unicast,
+                    AfiSafi::Ipv4Multicast => self.ipv4_multicast,
+                    AfiSafi::Ipv6Multicast => self.ipv6_multicast,
+                })
+            }
+        })+
+    };
+}
+
+limits_of!(MaxPrefixesTable, MaxPrefixesOutTable);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -73,14 +103,6 @@ enum Action {
     Discard,
 }
 
-/// The limits that a table has.
-fn limits(ipv4_unicast: Option<u32>, ipv6_unicast: Option<u32>) -> PrefixLimits {
-    ByFamily::new(|family| match family {
-        AfiSafi::Ipv4Unicast => ipv4_unicast,
-        AfiSafi::Ipv6Unicast => ipv6_unicast,
-    })
-}
-
 impl Checker {
     /// The maximum prefixes of a neighbour. Its own table replaces its group's.
     pub(super) fn max_prefixes(&mut self, both: &Both<'_>) -> MaxPrefixesConfig {
@@ -88,8 +110,8 @@ impl Checker {
         let (table, at) = both.pick("max-prefixes", |n| &n.max_prefixes, |g| &g.max_prefixes);
         if let Some(table) = table {
             let place = at.key();
-            let MaxPrefixesTable { ipv4_unicast, ipv6_unicast, action, idle_time, warning } = *table;
-            let limits = limits(ipv4_unicast, ipv6_unicast);
+            let MaxPrefixesTable { action, idle_time, warning, .. } = *table;
+            let limits = table.limits();
             let other_keys = action.is_some() || idle_time.is_some() || warning.is_some();
             self.prefix_limits(limits, other_keys, &place);
             if idle_time.is_some() && !matches!(action, None | Some(Action::Restart)) {
@@ -111,8 +133,9 @@ impl Checker {
             max.idle_time = Duration::from_secs(idle_time.unwrap_or(IDLE_TIME).into());
         }
         let (table, at) = both.pick("max-prefixes-out", |n| &n.max_prefixes_out, |g| &g.max_prefixes_out);
-        if let Some(MaxPrefixesOutTable { ipv4_unicast, ipv6_unicast, idle_time }) = table {
-            max.sent = limits(*ipv4_unicast, *ipv6_unicast);
+        if let Some(table) = table {
+            let idle_time = table.idle_time;
+            max.sent = table.limits();
             max.sent_idle_time = Duration::from_secs(idle_time.unwrap_or(IDLE_TIME).into());
             self.prefix_limits(max.sent, idle_time.is_some(), &at.key());
         }
@@ -155,6 +178,11 @@ mod tests {
 
     #[test]
     fn max_prefixes_defaults_are_restart_after_five_minutes_and_a_warning_at_80_percent() {
+        let limits = |ipv4: Option<u32>, ipv6: Option<u32>| {
+            let mut limits = PrefixLimits::default();
+            (limits[AfiSafi::Ipv4Unicast], limits[AfiSafi::Ipv6Unicast]) = (ipv4, ipv6);
+            limits
+        };
         let received = |ipv4, ipv6, action, warning| {
             Some(ingest::MaxPrefixes { limits: limits(ipv4, ipv6), action, warning })
         };

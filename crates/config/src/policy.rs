@@ -503,6 +503,8 @@ pub(crate) fn afi_safi(name: file::FamilyName) -> AfiSafi {
     match name {
         file::FamilyName::Ipv4Unicast => AfiSafi::Ipv4Unicast,
         file::FamilyName::Ipv6Unicast => AfiSafi::Ipv6Unicast,
+        file::FamilyName::Ipv4Multicast => AfiSafi::Ipv4Multicast,
+        file::FamilyName::Ipv6Multicast => AfiSafi::Ipv6Multicast,
     }
 }
 

@@ -48,12 +48,33 @@ pub struct PerFamilyCount {
     pub ipv4: u64,
     /// IPv6 unicast.
     pub ipv6: u64,
+    /// IPv4 multicast; left out when 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ipv4_multicast: u64,
+    /// IPv6 multicast; left out when 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ipv6_multicast: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl PerFamilyCount {
     /// Of each family the count that `of` returns.
     pub fn new(of: impl Fn(AfiSafi) -> u64) -> PerFamilyCount {
-        PerFamilyCount { ipv4: of(AfiSafi::Ipv4Unicast), ipv6: of(AfiSafi::Ipv6Unicast) }
+        PerFamilyCount {
+            ipv4: of(AfiSafi::Ipv4Unicast),
+            ipv6: of(AfiSafi::Ipv6Unicast),
+            ipv4_multicast: of(AfiSafi::Ipv4Multicast),
+            ipv6_multicast: of(AfiSafi::Ipv6Multicast),
+        }
+    }
+
+    /// Counts of unicast.
+    pub fn unicast(ipv4: u64, ipv6: u64) -> PerFamilyCount {
+        PerFamilyCount { ipv4, ipv6, ..PerFamilyCount::default() }
     }
 
     /// The count of one family.
@@ -61,19 +82,20 @@ impl PerFamilyCount {
         match family {
             AfiSafi::Ipv4Unicast => self.ipv4,
             AfiSafi::Ipv6Unicast => self.ipv6,
+            AfiSafi::Ipv4Multicast => self.ipv4_multicast,
+            AfiSafi::Ipv6Multicast => self.ipv6_multicast,
         }
     }
 
     /// The sum.
     pub fn total(&self) -> u64 {
-        self.ipv4 + self.ipv6
+        AfiSafi::ALL.into_iter().map(|family| self.of(family)).sum()
     }
 }
 
 impl std::ops::AddAssign for PerFamilyCount {
     fn add_assign(&mut self, more: PerFamilyCount) {
-        self.ipv4 += more.ipv4;
-        self.ipv6 += more.ipv6;
+        *self = PerFamilyCount::new(|family| self.of(family) + more.of(family));
     }
 }
 

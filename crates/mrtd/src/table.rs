@@ -8,7 +8,7 @@ use super::Collector;
 use ribtide_bgp::attr::AttrSet;
 use ribtide_bgp::shard::{PrefixPaths, StoredPath};
 use ribtide_bgpd::Stages;
-use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, BgpFamily, LOGICAL_SHARDS, for_each_bgp_family};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, LOGICAL_SHARDS, for_each_bgp_family};
 use ribtide_runtime::call::NoReply;
 use ribtide_wire::bgp::attribute::{Attribute, code};
 use ribtide_wire::mrt::{self, Peer};
@@ -135,12 +135,12 @@ impl TableDump {
         }
         routes.sort_unstable_by_key(|(prefix, _)| *prefix);
         for (prefix, paths) in routes {
-            self.write(prefix.any(), &paths, out);
+            self.write((F::ID, prefix.any()), &paths, out);
         }
         Ok(next)
     }
 
-    fn write(&mut self, prefix: AnyPrefix, paths: &[StoredPath], out: &mut Vec<u8>) {
+    fn write(&mut self, nlri: (AfiSafi, AnyPrefix), paths: &[StoredPath], out: &mut Vec<u8>) {
         let TableDump { peers, seconds, totals, sequence, attributes, .. } = self;
         attributes.clear();
         // Path identifier, peer, and the end of the attributes.
@@ -154,7 +154,7 @@ impl TableDump {
                 totals.left_out += 1;
                 continue;
             };
-            entry_attributes(&path.attrs, prefix.afi(), attributes);
+            entry_attributes(&path.attrs, nlri.0, attributes);
             entries.push((path.path_id, *peer, attributes.len()));
         }
         let starts = std::iter::once(0).chain(entries.iter().map(|(_, _, end)| *end));
@@ -170,11 +170,11 @@ impl TableDump {
             |(path_id, peer, bytes): &(Option<u32>, u16, _)| Some((*peer, *seconds, (*path_id)?, *bytes));
         let with_ids: Vec<_> = all.iter().filter_map(with_id).collect();
         if !plain.is_empty() {
-            mrt::rib(out, *seconds, *sequence, prefix, &plain);
+            mrt::rib(out, *seconds, *sequence, nlri, &plain);
             *sequence = sequence.wrapping_add(1);
         }
         if !with_ids.is_empty() {
-            mrt::rib_add_path(out, *seconds, *sequence, prefix, &with_ids);
+            mrt::rib_add_path(out, *seconds, *sequence, nlri, &with_ids);
             *sequence = sequence.wrapping_add(1);
         }
         self.totals.prefixes += u64::from(!all.is_empty());
@@ -188,9 +188,9 @@ impl TableDump {
 }
 
 /// Appends the attributes of a table entry: those of a set, and the next hop, in the order of their codes.
-fn entry_attributes(attrs: &AttrSet, afi: Afi, out: &mut Vec<u8>) {
+fn entry_attributes(attrs: &AttrSet, family: AfiSafi, out: &mut Vec<u8>) {
     let mut next_hop = Vec::new();
-    mrt::entry_next_hop(&mut next_hop, afi, attrs.next_hop());
+    mrt::entry_next_hop(&mut next_hop, family, attrs.next_hop());
     let own = Attribute::split_first(&next_hop).map_or(code::NEXT_HOP, |(attribute, _)| attribute.code);
     let mut after = attrs.bytes();
     while let Some((attribute, rest)) = Attribute::split_first(after)

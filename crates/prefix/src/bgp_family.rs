@@ -16,6 +16,8 @@ use std::ops::{Index, IndexMut};
 pub enum Safi {
     /// Unicast forwarding.
     Unicast = 1,
+    /// Multicast forwarding: the routes of reverse-path checks.
+    Multicast = 2,
 }
 
 /// A family of BGP as a type. `Prefix<F>` is the key of its NLRI: as each family has its own, no route gets into
@@ -202,9 +204,32 @@ bgp_families! { $
     Ipv4Unicast = V4(u32, 32), v4, V4, Ipv4, Unicast, "ipv4-unicast";
     /// IPv6 unicast.
     Ipv6Unicast = V6([u8; 16], 128), v6, V6, Ipv6, Unicast, "ipv6-unicast";
+    /// IPv4 multicast.
+    Ipv4Multicast = V4Multicast(u32, 32), v4_multicast, V4, Ipv4, Multicast, "ipv4-multicast";
+    /// IPv6 multicast.
+    Ipv6Multicast = V6Multicast([u8; 16], 128), v6_multicast, V6, Ipv6, Multicast, "ipv6-multicast";
 }
 
+/// IPv4 multicast: prefixes of sources and rendezvous points, for reverse-path checks (RFC 4760 section 6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct V4Multicast;
+/// IPv6 multicast.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct V6Multicast;
+
 impl AfiSafi {
+    /// Whether the RIB manager gets its routes, and dataplanes from that. Those of other families are selected and
+    /// advertised alone.
+    #[inline]
+    pub const fn is_installed(self) -> bool {
+        matches!(self.safi(), Safi::Unicast)
+    }
+
+    /// The family with this name; `None`: there is none.
+    pub fn from_name(name: &str) -> Option<AfiSafi> {
+        AfiSafi::ALL.into_iter().find(|family| family.name() == name)
+    }
+
     /// The family with these numbers of IANA; `None`: ribtide does not carry it.
     pub fn from_codes(afi: u16, safi: u8) -> Option<AfiSafi> {
         AfiSafi::ALL.into_iter().find(|family| family.codes() == (afi, safi))
@@ -421,9 +446,11 @@ mod tests {
         for family in AfiSafi::ALL {
             let (afi, safi) = family.codes();
             assert_eq!(AfiSafi::from_codes(afi, safi), Some(family));
+            assert_eq!(AfiSafi::from_name(family.name()), Some(family));
             assert_eq!(AfiSafi::from_bytes(family.to_bytes()), Some(family));
         }
         assert_eq!(AfiSafi::Ipv6Unicast.to_bytes(), [0, 2, 1]);
+        assert_eq!(AfiSafi::Ipv4Multicast.to_bytes(), [0, 1, 2]);
         assert_eq!(AfiSafi::from_codes(1, 128), None);
         assert_eq!(AfiSafi::from_codes(3, 1), None);
     }
@@ -459,6 +486,9 @@ mod tests {
                 }
             }
         }
+        assert!(
+            FamilySet::UNICAST.iter().eq(AfiSafi::ALL.into_iter().filter(|family| family.is_installed()))
+        );
         assert_eq!(format!("{:?}", FamilySet::IPV6_UNICAST), "{Ipv6Unicast}");
         assert!(FamilySet::NONE.is_empty() && FamilySet::ALL.iter().count() == AfiSafi::COUNT);
     }

@@ -20,7 +20,9 @@ mod sorted;
 mod table;
 pub mod zone;
 
-pub use bgp_family::{AfiSafi, BgpFamilies, BgpFamily, ByFamily, FamilySet, PerBgpFamily, Safi};
+pub use bgp_family::{
+    AfiSafi, BgpFamilies, BgpFamily, ByFamily, FamilySet, PerBgpFamily, Safi, V4Multicast, V6Multicast,
+};
 pub use family::{Afi, Bits, Families, Family, PerFamily, V4, V6};
 pub use journal::Journal;
 pub use next_hop::TrackedNextHop;

@@ -12,7 +12,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_bgpd::egress::WorkerPort;
 use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, ExplainStage, SentPath, StageState};
-use ribtide_prefix::{AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, ParsePrefixError, Prefix, for_each_bgp_family};
 use ribtide_wire::bgp::attribute::{
     Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, code, number,
     router_ids,
@@ -141,11 +141,12 @@ impl<'a> Member<'a> {
     }
 
     /// The routes of one prefix, with reasons at the first; empty if BGP does not have it.
-    fn of_prefix(&self, prefix: AnyPrefix) -> Result<Vec<AdvertisedRoute>, Refusal> {
-        match prefix {
-            AnyPrefix::V4(prefix) => self.of_one(prefix),
-            AnyPrefix::V6(prefix) => self.of_one(prefix),
-        }
+    fn of_prefix(&self, prefix: AnyPrefix, family: AfiSafi) -> Result<Vec<AdvertisedRoute>, Refusal> {
+        let mut routes = Vec::new();
+        for_each_bgp_family!(F => if let Some(prefix) = Prefix::<F>::from_any(prefix).filter(|_| F::ID == family) {
+            routes = self.of_one(prefix)?;
+        });
+        Ok(routes)
     }
 
     fn of_one<F: BgpFamily>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
@@ -237,11 +238,12 @@ pub(crate) fn advertised(
     query: &AdvertisedQuery,
     limit: usize,
 ) -> Result<AdvertisedPage, Refusal> {
+    let families = routes::families(query.family.as_deref())?;
     let member = Member::new(router, text)?;
     let (waiting, joining) = member.progress()?;
     if let Some(text) = &query.prefix {
-        let prefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-        let routes = member.of_prefix(prefix)?;
+        let prefix: AnyPrefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
+        let routes = member.of_prefix(prefix, routes::family_of(families, prefix.afi())?)?;
         if routes.is_empty() {
             return Err(Refusal::Missing(format!("BGP has no route for {text}")));
         }
@@ -249,16 +251,18 @@ pub(crate) fn advertised(
     }
     let mut routes = Vec::new();
     if query.cursor.is_none() {
-        routes.extend(member.own_default_alone::<V4>()?);
-        routes.extend(member.own_default_alone::<V6>()?);
+        for_each_bgp_family!(F => if families.has(F::ID) {
+            routes.extend(member.own_default_alone::<F>()?);
+        });
     }
     let mut read = match query.cursor.as_deref() {
-        None => Read::begin(router, None)?,
+        None => Read::begin(router, families, None)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
-    let (v4, v6) = read.next(limit);
-    routes.extend(member.routes(v4.into_iter(), query.all)?);
-    routes.extend(member.routes(v6.into_iter(), query.all)?);
+    let prefixes = read.next(limit);
+    for_each_bgp_family!(F => {
+        routes.extend(member.routes::<F>(prefixes.get::<F>().iter().copied(), query.all)?);
+    });
     let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(AdvertisedPage { routes, waiting, joining, next })
 }
@@ -276,7 +280,7 @@ pub(super) fn explain_to(
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, &neighbor)?;
-    let mut routes = member.of_prefix(prefix)?;
+    let mut routes = member.of_prefix(prefix, AfiSafi::unicast(prefix.afi()))?;
     let Some(first) = routes.first_mut() else {
         let nothing = "not sent: BGP has no route of this prefix";
         return Ok(ExplainStage::new(name, StageState::Absent, vec![nothing.into()]));

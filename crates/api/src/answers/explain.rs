@@ -9,7 +9,7 @@ use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::zone::split_zone;
-use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
+use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
     CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
     SelectionResult, VrfId, VrfPrefix,
@@ -43,7 +43,8 @@ pub(crate) fn explain(
     };
     // BGP runs in the default VRF only.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
-        let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix))?;
+        let target = prefix.map_or(query, Target::Prefix);
+        let bgp = routes::lookup(router, target, AfiSafi::unicast(target.afi()))?;
         let stages = vec![bgp_stage(router, bgp.as_ref(), prefix)?];
         (bgp, stages)
     } else {

@@ -40,7 +40,7 @@ pub(super) use performance::performance;
 pub(crate) use reads::Reads;
 pub(super) use received::{Which as ReceivedWhich, received};
 pub(crate) use routes::Read as RouteRead;
-pub(super) use routes::routes;
+pub(super) use routes::{families, routes};
 pub(crate) use rpki::{aspas as rpki_aspas, rpki, table as rpki_table, validation as rpki_validation};
 pub(super) use summary::{main, route_summary, sharding, vrfs};
 pub(super) use suppression::{failed, set_suppression};
@@ -55,7 +55,7 @@ use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::owners::Owners;
 use ribtide_dataplane::fpm::FpmReading;
 use ribtide_model::{Fpm, FpmClient};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::VrfId;
 use ribtide_ribd::RibHandle;
 use std::net::IpAddr;
@@ -82,6 +82,17 @@ enum Target {
     Prefix(AnyPrefix),
     /// The longest match of this address.
     Address(IpAddr),
+}
+
+impl Target {
+    /// Its address family.
+    fn afi(self) -> Afi {
+        match self {
+            Target::Prefix(prefix) => prefix.afi(),
+            Target::Address(address) if address.is_ipv4() => Afi::Ipv4,
+            Target::Address(_) => Afi::Ipv6,
+        }
+    }
 }
 
 /// Parses a target: `10.0.0.0/8` is a prefix, `10.0.0.1` an address.

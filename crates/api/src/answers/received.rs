@@ -1,11 +1,12 @@
 //! `/v1/bgp/neighbors/ADDRESS/received`: routes of a neighbour before import policy.
 
 use super::bgp::bgp;
+use super::routes::family_of;
 use super::zones::Zones;
 use super::{Refusal, RouterState};
 use ribtide_bgp::ingest::{KeptPlace, ReceivedView};
 use ribtide_model::{ReceivedPage, ReceivedRoute};
-use ribtide_prefix::{AfiSafi, AnyPrefix, ParsePrefixError};
+use ribtide_prefix::{AfiSafi, AnyPrefix, FamilySet, ParsePrefixError};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
 
@@ -23,22 +24,24 @@ pub(crate) enum Which {
 pub(crate) fn received(
     router: &RouterState,
     address: &str,
-    which: Which,
+    (which, families): (Which, FamilySet),
     prefix: Option<&str>,
     cursor: Option<&str>,
     limit: usize,
 ) -> Result<ReceivedPage, Refusal> {
     let bgp = bgp(router)?;
-    let after = cursor.map(position).transpose()?;
+    let after = cursor.map(|cursor| position(cursor, families)).transpose()?;
     let prefix = prefix.map(str::parse).transpose();
     let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
+    let of_family = |prefix: AnyPrefix| Ok::<_, Refusal>((family_of(families, prefix.afi())?, prefix));
+    let prefix = prefix.map(of_family).transpose()?;
     let (view, up) = super::advertised::session(bgp, address)?;
     let id = view.id;
     let reader = bgp.readers.get(up.reader);
     let page = reader.map(|reader| {
         reader.call(move |reader| match prefix {
-            None => reader.received_page(id, after, limit),
-            Some(prefix) => reader.received_prefix(id, prefix),
+            None => reader.received_page(id, families, after, limit),
+            Some((family, prefix)) => reader.received_prefix(id, family, prefix),
         })
     });
     let page = page.transpose()?.flatten().ok_or_else(|| {
@@ -61,13 +64,13 @@ fn cursor_of(last: &ReceivedView) -> String {
     }
 }
 
-fn position(cursor: &str) -> Result<KeptPlace, Refusal> {
+fn position(cursor: &str, families: FamilySet) -> Result<KeptPlace, Refusal> {
     let bad =
         |e: String| Refusal::Bad(format!("the cursor is not that of a last page: {e}; begin without one"));
     let (prefix, id) = cursor.split_once('@').unwrap_or((cursor, "0"));
     let prefix: AnyPrefix = prefix.parse().map_err(|e: ParsePrefixError| bad(e.to_string()))?;
     let id = id.parse().map_err(|_| bad(format!("\"{id}\" is no path identifier")))?;
-    Ok((AfiSafi::unicast(prefix.afi()), prefix, id))
+    Ok((family_of(families, prefix.afi())?, prefix, id))
 }
 
 fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
@@ -90,7 +93,7 @@ pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<St
     let zones = Zones::new(router)?;
     let mut sentences = Vec::new();
     for reader in &bgp.readers {
-        let found = reader.call(move |reader| reader.received_of(prefix))?;
+        let found = reader.call(move |reader| reader.received_of(AfiSafi::unicast(prefix.afi()), prefix))?;
         for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
             let state = if router.rpki().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
@@ -109,10 +112,19 @@ mod tests {
     #[test]
     fn a_cursor_names_a_prefix_and_a_path_where_there_are_several() {
         let prefix: AnyPrefix = "10.0.0.0/8".parse().unwrap();
-        assert_eq!(position("10.0.0.0/8").unwrap(), (AfiSafi::Ipv4Unicast, prefix, 0));
-        assert_eq!(position("10.0.0.0/8@4294967295").unwrap(), (AfiSafi::Ipv4Unicast, prefix, u32::MAX));
+        assert_eq!(position("10.0.0.0/8", FamilySet::UNICAST).unwrap(), (AfiSafi::Ipv4Unicast, prefix, 0));
+        assert_eq!(
+            position("10.0.0.0/8@4294967295", FamilySet::UNICAST).unwrap(),
+            (AfiSafi::Ipv4Unicast, prefix, u32::MAX)
+        );
+        let multicast = FamilySet::of(&[AfiSafi::Ipv4Multicast]);
+        assert_eq!(position("10.0.0.0/8", multicast).unwrap(), (AfiSafi::Ipv4Multicast, prefix, 0));
+        assert!(position("2001:db8::/32", multicast).is_err());
         for wrong in ["10.0.0.0/8@", "10.0.0.0/8@x", "@3", "10.0.0.0/8@4294967296", ""] {
-            assert!(matches!(position(wrong), Err(Refusal::Bad(why)) if why.contains("cursor")), "{wrong}");
+            assert!(
+                matches!(position(wrong, FamilySet::UNICAST), Err(Refusal::Bad(why)) if why.contains("cursor")),
+                "{wrong}"
+            );
         }
     }
 }

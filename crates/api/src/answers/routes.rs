@@ -3,10 +3,14 @@
 use super::zones::Zones;
 use super::{ApiState, Refusal, RouterState, target};
 use crate::request::RouteQuery;
+use ribtide_bgp::message::Prefixes;
 use ribtide_bgp::peer::PeerKind;
 use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
-use ribtide_prefix::{AnyPrefix, BgpFamily, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
+use ribtide_prefix::{
+    Afi, AfiSafi, BgpFamilies, BgpFamily, FamilySet, LOGICAL_SHARDS, Prefix, any_bgp_family,
+    for_each_bgp_family, logical_shard, per_bgp_family,
+};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
@@ -16,26 +20,54 @@ use std::sync::Arc;
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let Some(text) = &query.prefix else { return page(router, query, limit) };
-    let mut found = lookup(router, target(text)?)?;
-    if let (Some(route), Some(rib)) = (&mut found, &router.rib) {
+    let families = families(query.family.as_deref())?;
+    let Some(text) = &query.prefix else { return page(router, query, families, limit) };
+    let target = target(text)?;
+    let family = family_of(families, target.afi())?;
+    let mut found = lookup(router, target, family)?;
+    if let (Some(route), Some(rib), true) = (&mut found, &router.rib, family.is_installed()) {
         route.groups = super::nexthop::of_route(rib, &route.prefix)?;
     }
     let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
     Ok(RoutePage { routes: vec![route], next: None })
 }
 
-/// The route of exactly this prefix, or of the longest match of this address.
-pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option<Route>, Refusal> {
-    let prefix = match what {
-        super::Target::Prefix(p) => Some(p),
-        super::Target::Address(a) => longest_match(router, a)?,
-    };
-    match prefix {
-        None => Ok(None),
-        Some(AnyPrefix::V4(p)) => exact(router, p),
-        Some(AnyPrefix::V6(p)) => exact(router, p),
-    }
+/// The families that a query names; IPv4 and IPv6 unicast without one.
+pub(crate) fn families(name: Option<&str>) -> Result<FamilySet, Refusal> {
+    let Some(name) = name else { return Ok(FamilySet::UNICAST) };
+    let known = AfiSafi::from_name(name).map(|family| FamilySet::of(&[family]));
+    known.ok_or_else(|| {
+        let names = AfiSafi::ALL.map(AfiSafi::name).join(", ");
+        Refusal::Bad(format!("\"{name}\" is no family; write one of {names}"))
+    })
+}
+
+/// The one of these families that has prefixes of this address family.
+pub(super) fn family_of(families: FamilySet, afi: Afi) -> Result<AfiSafi, Refusal> {
+    let found = families.iter().find(|family| family.afi() == afi);
+    found.ok_or_else(|| {
+        let names: Vec<&str> = families.iter().map(AfiSafi::name).collect();
+        Refusal::Bad(format!("the prefix is none of {}", names.join(", ")))
+    })
+}
+
+/// The route of exactly this prefix, or of the longest match of this address, in a family.
+pub(super) fn lookup(
+    router: &RouterState,
+    what: super::Target,
+    family: AfiSafi,
+) -> Result<Option<Route>, Refusal> {
+    let mut found = None;
+    for_each_bgp_family!(F => if F::ID == family {
+        let prefix = match what {
+            super::Target::Prefix(p) => Prefix::<F>::from_any(p),
+            super::Target::Address(a) => longest_match(router, a)?,
+        };
+        if let Some(prefix) = prefix {
+            found = exact::<F>(router, prefix)?;
+        }
+    });
+    Ok(found)
 }
 
 fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
@@ -47,14 +79,11 @@ fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option
     Ok(found.map(|view| route(index, &view, &zones, validation.as_ref())))
 }
 
-fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
-    let mut best: Option<AnyPrefix> = None;
+fn longest_match<F: BgpFamily>(router: &RouterState, address: IpAddr) -> Result<Option<Prefix<F>>, Refusal> {
+    let mut best: Option<Prefix<F>> = None;
     let Some(owners) = router.owners() else { return Ok(None) };
     for shard in &owners.shards {
-        let found = shard.call(move |s: &mut Shard| match address {
-            IpAddr::V4(_) => s.longest_match::<V4>(address).map(Prefix::any),
-            IpAddr::V6(_) => s.longest_match::<V6>(address).map(Prefix::any),
-        })?;
+        let found = shard.call(move |s: &mut Shard| s.longest_match::<F>(address))?;
         best = best.into_iter().chain(found).max_by_key(|p| p.len());
     }
     Ok(best)
@@ -63,27 +92,40 @@ fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPref
 /// The remaining prefixes of a paged read, in order. Prefixes that appear during the read are not
 /// in it; removed ones are left out.
 #[derive(Default)]
-pub(crate) struct Read {
-    v4: VecDeque<Prefix<V4>>,
-    v6: VecDeque<Prefix<V6>>,
-}
+pub(crate) struct Read(BgpFamilies<Remaining>);
+
+per_bgp_family!(struct Remaining<F> = VecDeque<Prefix<F>>);
 
 impl Read {
-    /// All prefixes of all shards, or of `only` one.
-    pub(super) fn begin(router: &RouterState, only: Option<usize>) -> Result<Read, Refusal> {
-        Ok(Read { v4: sorted(router, only)?, v6: sorted(router, only)? })
+    /// All prefixes of these families of all shards, or of `only` one.
+    pub(super) fn begin(
+        router: &RouterState,
+        families: FamilySet,
+        only: Option<usize>,
+    ) -> Result<Read, Refusal> {
+        let mut read = Read::default();
+        for_each_bgp_family!(F => if families.has(F::ID) {
+            *read.0.get_mut::<F>() = sorted::<F>(router, only)?;
+        });
+        Ok(read)
     }
 
     /// Removes the next prefixes, at most `limit`.
-    pub(super) fn next(&mut self, limit: usize) -> (Vec<Prefix<V4>>, Vec<Prefix<V6>>) {
-        let v4: Vec<_> = self.v4.drain(..limit.min(self.v4.len())).collect();
-        let left = (limit - v4.len()).min(self.v6.len());
-        (v4, self.v6.drain(..left).collect())
+    pub(super) fn next(&mut self, limit: usize) -> BgpFamilies<Prefixes> {
+        let (mut page, mut left) = (BgpFamilies::default(), limit);
+        for_each_bgp_family!(F => {
+            let remaining = self.0.get_mut::<F>();
+            let taken: Vec<Prefix<F>> = remaining.drain(..left.min(remaining.len())).collect();
+            left -= taken.len();
+            *page.get_mut::<F>() = taken;
+        });
+        debug_assert!(left <= limit);
+        page
     }
 
     /// Whether no prefix remains.
     pub(super) fn is_empty(&self) -> bool {
-        self.v4.is_empty() && self.v6.is_empty()
+        !any_bgp_family!(F => !self.0.get::<F>().is_empty())
     }
 }
 
@@ -101,7 +143,12 @@ fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<Vec
     Ok(all.into())
 }
 
-fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+fn page(
+    router: &ApiState,
+    query: &RouteQuery,
+    families: FamilySet,
+    limit: usize,
+) -> Result<RoutePage, Refusal> {
     let shards = router.owners().map_or(0, |owners| owners.shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(
@@ -109,12 +156,11 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
         )));
     }
     let mut read = match query.cursor.as_deref() {
-        None => Read::begin(router, query.shard)?,
+        None => Read::begin(router, families, query.shard)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
-    let (v4, v6) = read.next(limit);
-    let mut routes = take(router, v4)?;
-    routes.extend(take(router, v6)?);
+    let (mut prefixes, mut routes) = (read.next(limit), Vec::new());
+    for_each_bgp_family!(F => routes.extend(take::<F>(router, std::mem::take(prefixes.get_mut::<F>()))?));
     let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(RoutePage { routes, next })
 }

@@ -32,7 +32,7 @@ pub(crate) fn rpki(router: &RouterState) -> Result<Rpki, Refusal> {
     let view = view(router)?;
     let (filters, assertions) = view.exceptions;
     Ok(Rpki {
-        payloads: PerFamilyCount { ipv4: view.vrps.len::<V4>() as u64, ipv6: view.vrps.len::<V6>() as u64 },
+        payloads: PerFamilyCount::unicast(view.vrps.len::<V4>() as u64, view.vrps.len::<V6>() as u64),
         aspas: view.vrps.aspas().len() as u64,
         tables: view.tables,
         filters,
@@ -60,7 +60,7 @@ fn cache(view: &CacheView) -> RpkiCache {
         version: view.version,
         session: view.id.map(|(session, _)| session),
         serial: view.id.map(|(_, serial)| serial),
-        records: PerFamilyCount { ipv4: ipv4 as u64, ipv6: ipv6 as u64 },
+        records: PerFamilyCount::unicast(ipv4 as u64, ipv6 as u64),
         aspas: view.aspas as u64,
         age_seconds: view.age.map(|age| age.as_secs()),
         in_use: view.in_use,

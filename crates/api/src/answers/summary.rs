@@ -154,7 +154,7 @@ pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
             logical_shards: logical_shards
                 .map(|(logical_shard, v4, v6)| LogicalShardLoad {
                     logical_shard,
-                    prefixes: PerFamilyCount { ipv4: v4 as u64, ipv6: v6 as u64 },
+                    prefixes: PerFamilyCount::unicast(v4 as u64, v6 as u64),
                 })
                 .collect(),
             summary,

@@ -19,6 +19,7 @@ use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{
     Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
+use ribtide_prefix::AfiSafi;
 
 /// The media type.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,9 +57,22 @@ fn two(a: (&'static str, impl ToString), b: (&'static str, impl ToString)) -> La
     vec![(a.0, a.1.to_string()), (b.0, b.1.to_string())]
 }
 
+/// The label of a family: unicast is `ipv4` and `ipv6`.
+fn family_label(family: AfiSafi) -> &'static str {
+    match family {
+        AfiSafi::Ipv4Unicast => "ipv4",
+        AfiSafi::Ipv6Unicast => "ipv6",
+        family => family.name(),
+    }
+}
+
 /// A count for each family.
 fn by_family(m: &mut Families, metric: Metric, labels: &Labels, count: PerFamilyCount) {
-    for (family, n) in [("ipv4", count.ipv4), ("ipv6", count.ipv6)] {
+    // Series of multicast are there while there is something to count.
+    let shown = |family: &AfiSafi| family.is_installed() || count.of(*family) > 0;
+    for family in AfiSafi::ALL.into_iter().filter(shown) {
+        let n = count.of(family);
+        let family = family_label(family);
         let mut labels = labels.clone();
         labels.push(("family", family.into()));
         m.add(metric, labels, n);

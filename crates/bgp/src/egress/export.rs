@@ -99,7 +99,7 @@ fn own(settings: &EgressSettings, family: AfiSafi) -> Option<NextHop> {
         v6.or(link_local).map(|global| NextHop::V6 { global, link_local })
     };
     match family.afi() {
-        Afi::Ipv4 => v4.map(NextHop::V4).or_else(|| six().filter(|_| settings.extended_next_hop)),
+        Afi::Ipv4 => v4.map(NextHop::V4).or_else(|| six().filter(|_| settings.takes_ipv6_next_hops(family))),
         Afi::Ipv6 => six(),
     }
 }
@@ -110,7 +110,7 @@ fn own(settings: &EgressSettings, family: AfiSafi) -> Option<NextHop> {
 fn kept(settings: &EgressSettings, family: AfiSafi, received: NextHop) -> Option<NextHop> {
     match (family.afi(), received) {
         (Afi::Ipv4, NextHop::V4(_)) => Some(received),
-        (Afi::Ipv4, NextHop::V6 { .. }) if !settings.extended_next_hop => None,
+        (Afi::Ipv4, NextHop::V6 { .. }) if !settings.takes_ipv6_next_hops(family) => None,
         (Afi::Ipv4 | Afi::Ipv6, NextHop::V6 { global, .. }) if !global.is_unicast_link_local() => {
             Some(NextHop::V6 { global, link_local: None })
         }
@@ -407,11 +407,15 @@ mod tests {
         let sent =
             |settings: &EgressSettings, family, received| next_hop(settings, &source, family, received, None);
         let alone = |global| Some(NextHop::V6 { global, link_local: None });
-        for family in AfiSafi::ALL {
+        for family in FamilySet::UNICAST.iter() {
             let with = keeps(true, None, None);
             assert_eq!(sent(&with, family, beyond), alone(global), "it is valid elsewhere");
             assert_eq!(sent(&with, family, from_link), alone(own), "only we reach it");
         }
+        // The capability is that of IPv4 unicast alone.
+        assert_eq!(sent(&keeps(true, None, None), AfiSafi::Ipv4Multicast, beyond), None);
+        assert_eq!(sent(&keeps(true, None, None), AfiSafi::Ipv4Multicast, from_link), None);
+        assert_eq!(sent(&keeps(true, None, None), AfiSafi::Ipv6Multicast, beyond), alone(global));
         let without = keeps(false, Some(four), None);
         assert_eq!(sent(&without, AfiSafi::Ipv4Unicast, beyond), None);
         assert_eq!(sent(&without, AfiSafi::Ipv4Unicast, from_link), Some(NextHop::V4(four)));

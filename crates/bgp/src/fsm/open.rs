@@ -532,14 +532,14 @@ mod tests {
     fn our_restart_has_the_families_of_open_and_r_and_f_as_they_are() {
         let v4 = FamilySet::IPV4_UNICAST;
         let peer = Settings { peer_asn: None, local_asn: 65009, ..theirs() };
-        for (restarted, forwarding) in [(true, v4), (false, FamilySet::ALL), (true, FamilySet::NONE)] {
+        for (restarted, forwarding) in [(true, v4), (false, FamilySet::UNICAST), (true, FamilySet::NONE)] {
             let own = OwnRestart { time: 90, restarted, forwarding };
             let ours = Settings { own_restart: Some(own), ..settings() };
             let expected = PeerRestart {
                 restarting: restarted,
                 notification: true,
                 time: 90,
-                families: FamilySet::ALL,
+                families: FamilySet::UNICAST,
                 forwarding,
             };
             assert_eq!(negotiate(&peer, &ours.first_open()).unwrap().restart, Some(expected));
@@ -556,6 +556,13 @@ mod tests {
         let six = [Capability::Multiprotocol { afi: 2, safi: 1 }];
         let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &six)).unwrap();
         assert_eq!(n.families, FamilySet::IPV6_UNICAST);
+        let ours = Settings { families: FamilySet::ALL.without(AfiSafi::Ipv6Multicast), ..ours };
+        let multicast =
+            [Capability::Multiprotocol { afi: 1, safi: 2 }, Capability::Multiprotocol { afi: 2, safi: 2 }];
+        let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &multicast)).unwrap();
+        assert_eq!(n.families, FamilySet::of(&[AfiSafi::Ipv4Multicast]));
+        let n = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &[])).unwrap();
+        assert_eq!(n.families, FamilySet::IPV4_UNICAST, "RFC 4760 section 8");
         let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
         let refusal = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
         assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));

@@ -16,7 +16,7 @@ use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use ribtide_policy::{Route, Validation};
 use ribtide_prefix::{
-    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Prefix, SortedMap, for_each_bgp_family,
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, FamilySet, Prefix, SortedMap, for_each_bgp_family,
     per_bgp_family,
 };
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
@@ -385,11 +385,17 @@ impl Ingest {
     }
 
     /// What the import policy of a session says of the kept routes of exactly this prefix.
-    pub fn view_received(&self, peer: &mut IngestPeer, prefix: AnyPrefix) -> Vec<ReceivedView> {
-        match prefix {
-            AnyPrefix::V4(prefix) => self.views_of(peer, prefix),
-            AnyPrefix::V6(prefix) => self.views_of(peer, prefix),
-        }
+    pub fn view_received(
+        &self,
+        peer: &mut IngestPeer,
+        family: AfiSafi,
+        prefix: AnyPrefix,
+    ) -> Vec<ReceivedView> {
+        let mut views = Vec::new();
+        for_each_bgp_family!(F => if let Some(prefix) = Prefix::<F>::from_any(prefix).filter(|_| F::ID == family) {
+            views = self.views_of(peer, prefix);
+        });
+        views
     }
 
     fn views_of<F: BgpFamily>(&self, peer: &mut IngestPeer, prefix: Prefix<F>) -> Vec<ReceivedView> {
@@ -410,15 +416,16 @@ impl Ingest {
         kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
-    /// A page of kept routes of a session after this place, family by family.
+    /// A page of kept routes of a session in these families after this place, family by family.
     pub fn view_page(
         &self,
         peer: &mut IngestPeer,
+        families: FamilySet,
         after: Option<KeptPlace>,
         limit: usize,
     ) -> Vec<ReceivedView> {
         let mut page = Vec::new();
-        for_each_bgp_family!(F => if let Some(after) = place_in::<F>(after) {
+        for_each_bgp_family!(F => if let Some(after) = place_in::<F>(after).filter(|_| families.has(F::ID)) {
             self.page_of::<F>(peer, after, limit, &mut page);
         });
         page

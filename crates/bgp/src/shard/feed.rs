@@ -35,7 +35,7 @@ impl Core {
     /// change.
     #[inline]
     pub(super) fn note_fed<F: BgpFamily>(&mut self, route: &Route<F>, out: &ShardOut) {
-        if self.feeds_several(out) {
+        if F::ID.is_installed() && self.feeds_several(out) {
             self.note_set(route);
         }
     }
@@ -81,7 +81,7 @@ impl Core {
         [old, new]: [Option<SelectedPath>; 2],
         out: &mut ShardOut,
     ) -> bool {
-        if !out.feeds() {
+        if !out.feeds() || !F::ID.is_installed() {
             return false;
         }
         if let Some(new) = new
@@ -149,7 +149,7 @@ impl Core {
 
     /// Feeds a route as it is, changed or not.
     pub(super) fn feed_again<F: BgpFamily>(&self, route: &Route<F>, best: Path, out: &mut ShardOut) {
-        if self.is_not_fed(best) {
+        if self.is_not_fed(best) || !F::ID.is_installed() {
             return;
         }
         if self.feeds_several(out) {

@@ -289,7 +289,9 @@ impl Shard {
                 let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
-                let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
+                // Only an installed route can resolve its own next hop.
+                let depends = F::ID.is_installed() && recursive && core.attrs.hops.tracks();
+                let inside = path.filter(|_| depends);
                 let inside = inside.map(|path| core.attrs.own_next_hop(path.attrs));
                 let (mut paths, start) = (0, group.taken);
                 while group.taken < end {

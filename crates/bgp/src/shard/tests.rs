@@ -1,6 +1,7 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 mod add_path;
+mod families;
 mod originated;
 mod ranked;
 mod refresh;

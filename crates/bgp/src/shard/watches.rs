@@ -371,7 +371,10 @@ impl Core {
 
     fn note_watched<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<Path>) -> Visible {
         let Core { watches, attrs, sessions, .. } = self;
-        let Some(watches) = watches else { return Visible { before: had, after: path.is_some() } };
+        // Aggregates and conditions are about the routes that are installed.
+        let Some(watches) = watches.as_mut().filter(|_| F::ID.is_installed()) else {
+            return Visible { before: had, after: path.is_some() };
+        };
         let candidate = path.map(|path| {
             let set = attrs.get(path.attrs);
             let source = &*sessions.get(path.session).info;

@@ -35,9 +35,9 @@ pub(super) fn summary(s: &BgpSummary) -> String {
         ));
     }
     let mut table = Table::new(&["Family", ">Prefixes", ">Paths", ">Active"]);
-    for (family, afi) in FAMILIES {
-        let of = |count: PerFamilyCount| number(count.of(afi));
-        table.row([family.into(), of(s.prefixes), of(s.paths), of(s.active)]);
+    for (name, family) in shown_families(&[s.prefixes, s.paths]) {
+        let of = |count: PerFamilyCount| number(count.of(family));
+        table.row([name.into(), of(s.prefixes), of(s.paths), of(s.active)]);
     }
     out.push_str(&table.render());
     for WaitingInterface { interface, group, reason } in &s.waiting_interfaces {
@@ -56,9 +56,24 @@ fn reasons(numbers: &BTreeMap<String, u64>) -> String {
     format!(" ({})", parts.join(", "))
 }
 
-/// The families by name.
-pub(super) const FAMILIES: [(&str, AfiSafi); 2] =
-    [("IPv4", AfiSafi::Ipv4Unicast), ("IPv6", AfiSafi::Ipv6Unicast)];
+/// The families to show, by name: unicast, and those others of which something is counted.
+pub(super) fn shown_families(counts: &[PerFamilyCount]) -> Vec<(&'static str, AfiSafi)> {
+    let shown = |family: AfiSafi| family.is_installed() || counts.iter().any(|count| count.of(family) > 0);
+    AfiSafi::ALL
+        .into_iter()
+        .filter(|family| shown(*family))
+        .map(|family| (short_name(family), family))
+        .collect()
+}
+
+fn short_name(family: AfiSafi) -> &'static str {
+    match family {
+        AfiSafi::Ipv4Unicast => "IPv4",
+        AfiSafi::Ipv6Unicast => "IPv6",
+        AfiSafi::Ipv4Multicast => "IPv4 multicast",
+        AfiSafi::Ipv6Multicast => "IPv6 multicast",
+    }
+}
 
 pub(super) fn neighbor_table() -> Table {
     Table::new(&[
@@ -109,7 +124,11 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
 /// Counts against limits, such as `v4 980/1,000`, with `out` for those of sent prefixes.
 fn limits(all: &[MaxPrefixes]) -> String {
     let limit = |limit: &MaxPrefixes| {
-        let family = if limit.family.starts_with("ipv4") { "v4" } else { "v6" };
+        let family = match limit.family.as_str() {
+            "ipv4-unicast" => "v4",
+            "ipv6-unicast" => "v6",
+            other => other,
+        };
         let out = if limit.direction == "sent" { " out" } else { "" };
         format!("{family}{out} {}/{}", limit.count.map_or("-".into(), number), number(limit.max.into()))
     };
@@ -283,11 +302,19 @@ fn session(s: &Session) -> String {
     for SentPaths { family, paths } in &s.add_path_send {
         out.push_str(&format!("  Several paths of a prefix are sent (add-path) in {family}: {paths}\n"));
     }
-    let mut routes = Table::new(&["  Routes", ">IPv4", ">IPv6"]);
     let received = s.received.map(|received| ("received", received));
     let counts = [("accepted", s.accepted), ("active", s.active), ("advertised", s.advertised)];
-    for (name, count) in received.into_iter().chain(counts) {
-        routes.row([format!("    {name}"), number(count.ipv4), number(count.ipv6)]);
+    let counts: Vec<(&str, PerFamilyCount)> = received.into_iter().chain(counts).collect();
+    // The families of the session, and unicast in any case.
+    let shown =
+        |family: &AfiSafi| family.is_installed() || s.families.iter().any(|name| name == family.name());
+    let families: Vec<AfiSafi> = AfiSafi::ALL.into_iter().filter(shown).collect();
+    let columns: Vec<String> = families.iter().map(|family| format!(">{}", short_name(*family))).collect();
+    let columns: Vec<&str> = std::iter::once("  Routes").chain(columns.iter().map(String::as_str)).collect();
+    let mut routes = Table::new(&columns);
+    for (name, count) in counts {
+        let counted = families.iter().map(|family| number(count.of(*family)));
+        routes.row(std::iter::once(format!("    {name}")).chain(counted).collect::<Vec<_>>());
     }
     let mut messages = Table::new(&["  Messages", ">Received", ">Sent"]);
     for ((kind, received), (_, sent)) in s.messages_received.kinds().into_iter().zip(s.messages_sent.kinds())
@@ -403,7 +430,7 @@ mod tests {
     }
 
     fn slow() -> Neighbor {
-        let both = |ipv4, ipv6| PerFamilyCount { ipv4, ipv6 };
+        let both = |ipv4, ipv6| PerFamilyCount::unicast(ipv4, ipv6);
         Neighbor {
             address: "192.0.2.1".parse().unwrap(),
             group: "clients".into(),
@@ -538,7 +565,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
         let stale = Stale {
-            paths: PerFamilyCount { ipv4: 1200, ipv6: 1 },
+            paths: PerFamilyCount::unicast(1200, 1),
             seconds: 5,
             restart_seconds_left: Some(115),
             stale_seconds_left: 355,
@@ -620,9 +647,9 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             rejected_connections: 4,
             rejected_by_reason: [("low-ttl".into(), 1), ("unknown-address".into(), 3)].into(),
             restart: None,
-            prefixes: PerFamilyCount { ipv4: 1000, ipv6: 1 },
-            paths: PerFamilyCount { ipv4: 2000, ipv6: 2 },
-            active: PerFamilyCount { ipv4: 999, ipv6: 1 },
+            prefixes: PerFamilyCount::unicast(1000, 1),
+            paths: PerFamilyCount::unicast(2000, 2),
+            active: PerFamilyCount::unicast(999, 1),
             waiting_interfaces: vec![WaitingInterface {
                 interface: "swp1".into(),
                 group: "fabric".into(),

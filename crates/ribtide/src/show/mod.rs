@@ -82,6 +82,9 @@ pub(crate) enum Show {
         what: Option<ShowRoute>,
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
+        /// Routes of this family, as ipv4-multicast; otherwise IPv4 and IPv6 unicast
+        #[arg(long, value_name = "FAMILY")]
+        family: Option<String>,
     },
     /// Selected routes with their next hops and their state in each dataplane
     Fib {
@@ -181,6 +184,9 @@ pub(crate) enum ShowBgp {
         /// With `advertised`: also prefixes that it is not sent, each with the reason
         #[arg(long, requires = "what")]
         all: bool,
+        /// Its routes of this family, as ipv4-multicast; otherwise IPv4 and IPv6 unicast
+        #[arg(long, value_name = "FAMILY", requires = "what")]
+        family: Option<String>,
         /// Only neighbours of this group of the configuration
         #[arg(long, value_name = "NAME")]
         group: Option<String>,
@@ -316,12 +322,13 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
-        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(what), prefix, all, .. }) => {
+        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(what), prefix, all, family, .. }) => {
+            let (prefix, family) = (prefix.as_deref(), family.as_deref());
             match (what, all) {
-                (View::Advertised, _) => advertised(to, a, prefix.as_deref(), *all),
+                (View::Advertised, _) => advertised(to, a, family, prefix, *all),
                 (_, true) => Err("--all is for advertised: received has all routes anyway".to_owned().into()),
-                (View::Received, false) => received(to, a, "received", prefix.as_deref()),
-                (View::Filtered, false) => received(to, a, "filtered", prefix.as_deref()),
+                (View::Received, false) => received(to, a, "received", family, prefix),
+                (View::Filtered, false) => received(to, a, "filtered", family, prefix),
             }
         }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
@@ -354,7 +361,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Number(n)) }), .. } => {
             shard_routes(to, *n)
         }
-        Show::Route { what: None, prefix } => routes(to, prefix.as_deref()),
+        Show::Route { what: None, prefix, family } => routes(to, family.as_deref(), prefix.as_deref()),
         Show::Fib { prefix, vrf } => fib(to, vrf.as_deref(), prefix.as_deref()),
         Show::Asic { syncd: Some(path), .. } => to.print(&asic::of_syncd(path, "chip")?, asic::state),
         Show::Asic { addresses, asic, .. } if addresses.is_empty() => {
@@ -507,9 +514,10 @@ fn neighbors(to: &mut Printer, only: &str) -> Printed {
     })
 }
 
-fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
+fn routes(to: &mut Printer, family: Option<&str>, prefix: Option<&str>) -> Printed {
     let mut table = route::table();
-    to.paged("/v1/routes", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |to, page: RoutePage| {
+    let only = query(&[("prefix", prefix.map(Into::into)), ("family", family.map(Into::into))]);
+    to.paged("/v1/routes", PAGE, &only, |to, page: RoutePage| {
         to.lines(&page.routes, &mut table, route::rows)?;
         if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
             to.text(&route::owner(one))?;
@@ -519,10 +527,16 @@ fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
 }
 
 /// The routes of a neighbour before import policy: all, or those that the policy rejects.
-fn received(to: &mut Printer, address: &str, which: &str, prefix: Option<&str>) -> Printed {
+fn received(
+    to: &mut Printer,
+    address: &str,
+    which: &str,
+    family: Option<&str>,
+    prefix: Option<&str>,
+) -> Printed {
     let mut table = rpki::received_table();
     let path = format!("/v1/bgp/neighbors/{}/{which}", escape(address));
-    let only = query(&[("prefix", prefix.map(Into::into))]);
+    let only = query(&[("prefix", prefix.map(Into::into)), ("family", family.map(Into::into))]);
     to.paged(&path, RECEIVED, &only, |to, page: ReceivedPage| {
         to.lines(&page.routes, &mut table, rpki::received_row)?;
         Ok(page.next)
@@ -530,10 +544,20 @@ fn received(to: &mut Printer, address: &str, which: &str, prefix: Option<&str>) 
 }
 
 /// What a neighbour is sent, and with `all` or a prefix also why something is not.
-fn advertised(to: &mut Printer, address: &str, prefix: Option<&str>, all: bool) -> Printed {
+fn advertised(
+    to: &mut Printer,
+    address: &str,
+    family: Option<&str>,
+    prefix: Option<&str>,
+    all: bool,
+) -> Printed {
     let mut table = advertised::table();
     let path = format!("/v1/bgp/neighbors/{}/advertised", escape(address));
-    let only = query(&[("prefix", prefix.map(Into::into)), ("all", all.then(|| "true".into()))]);
+    let only = query(&[
+        ("prefix", prefix.map(Into::into)),
+        ("family", family.map(Into::into)),
+        ("all", all.then(|| "true".into())),
+    ]);
     let mut first = true;
     to.paged(&path, ADVERTISED, &only, |to, page: AdvertisedPage| {
         if std::mem::take(&mut first) && !to.json {

@@ -1,6 +1,6 @@
 //! BGP's routes, their counts, and their shard threads.
 
-use super::bgp::FAMILIES;
+use super::bgp::shown_families;
 use crate::text::{Table, bytes, number};
 use ribtide_model::{
     BackupNextHop, Forwarding, InstalledGroup, Path, ProtocolCount, Route, RouteCounts, RouteGroups,
@@ -181,14 +181,14 @@ fn denied(policy: &str, protocols: &[ProtocolCount]) -> String {
 }
 
 fn counts(table: &mut Table, name: &str, c: &RouteCounts, memory: u64) {
-    for (i, (family, afi)) in FAMILIES.into_iter().enumerate() {
+    for (i, (name_of_family, family)) in shown_families(&[c.prefixes, c.paths]).into_iter().enumerate() {
         table.row([
             if i == 0 { name.into() } else { String::new() },
-            family.into(),
-            number(c.prefixes.of(afi)),
-            number(c.paths.of(afi)),
-            number(c.active.of(afi)),
-            number(c.hidden.of(afi)),
+            name_of_family.into(),
+            number(c.prefixes.of(family)),
+            number(c.paths.of(family)),
+            number(c.active.of(family)),
+            number(c.hidden.of(family)),
             if i == 0 { bytes(memory) } else { String::new() },
         ]);
     }
@@ -254,7 +254,7 @@ mod tests {
     };
 
     fn both(ipv4: u64, ipv6: u64) -> PerFamilyCount {
-        PerFamilyCount { ipv4, ipv6 }
+        PerFamilyCount::unicast(ipv4, ipv6)
     }
 
     fn counts(prefixes: u64) -> RouteCounts {

@@ -137,7 +137,7 @@ mod tests {
             version: Some(1),
             session: Some(7),
             serial: Some(12),
-            records: PerFamilyCount { ipv4: 412_000, ipv6: 98_000 },
+            records: PerFamilyCount::unicast(412_000, 98_000),
             aspas: 1_200,
             age_seconds: Some(600),
             in_use: true,
@@ -163,7 +163,7 @@ mod tests {
             last_error: Some("Connection refused".into()),
             ..up.clone()
         };
-        let payloads = PerFamilyCount { ipv4: 412_001, ipv6: 98_000 };
+        let payloads = PerFamilyCount::unicast(412_001, 98_000);
         let caches_of = |caches, degraded| Rpki {
             caches,
             payloads,

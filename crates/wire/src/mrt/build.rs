@@ -1,13 +1,11 @@
 //! Writes MRT records.
 
 use super::bgp4mp::afi_of;
-use super::table_dump::{
-    RIB_IPV4_UNICAST, RIB_IPV4_UNICAST_ADDPATH, RIB_IPV6_UNICAST, RIB_IPV6_UNICAST_ADDPATH,
-};
+use super::table_dump::rib_subtype;
 use super::{BGP4MP, BGP4MP_ET, Bgp4mp, Peer, TABLE_DUMP_V2};
 use crate::bgp::attribute::{code, flags};
 use crate::bgp::{AS_TRANS, NextHop, build};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Appends a PEER_INDEX_TABLE record. Peers beyond the 65,535th are left out: an index cannot name them.
@@ -28,12 +26,14 @@ pub fn peer_index_table(out: &mut Vec<u8>, seconds: u32, collector: Ipv4Addr, pe
 
 /// Appends a RIB record with one entry for each `(peer index, originated, attributes)`. Attributes are in the form
 /// [`Rib::FORM`](super::Rib::FORM); what exceeds a count's or a length's 65,535 is left out.
-pub fn rib(out: &mut Vec<u8>, seconds: u32, sequence: u32, prefix: AnyPrefix, entries: &[(u16, u32, &[u8])]) {
-    let subtype = match prefix.afi() {
-        Afi::Ipv4 => RIB_IPV4_UNICAST,
-        Afi::Ipv6 => RIB_IPV6_UNICAST,
-    };
-    record(out, seconds, TABLE_DUMP_V2, subtype, |out| {
+pub fn rib(
+    out: &mut Vec<u8>,
+    seconds: u32,
+    sequence: u32,
+    (family, prefix): (AfiSafi, AnyPrefix),
+    entries: &[(u16, u32, &[u8])],
+) {
+    record(out, seconds, TABLE_DUMP_V2, rib_subtype(family, false), |out| {
         out.extend(sequence.to_be_bytes());
         push_prefix(out, prefix);
         let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
@@ -54,14 +54,10 @@ pub fn rib_add_path(
     out: &mut Vec<u8>,
     seconds: u32,
     sequence: u32,
-    prefix: AnyPrefix,
+    (family, prefix): (AfiSafi, AnyPrefix),
     entries: &[PathEntry<'_>],
 ) {
-    let subtype = match prefix.afi() {
-        Afi::Ipv4 => RIB_IPV4_UNICAST_ADDPATH,
-        Afi::Ipv6 => RIB_IPV6_UNICAST_ADDPATH,
-    };
-    record(out, seconds, TABLE_DUMP_V2, subtype, |out| {
+    record(out, seconds, TABLE_DUMP_V2, rib_subtype(family, true), |out| {
         out.extend(sequence.to_be_bytes());
         push_prefix(out, prefix);
         let count = u16::try_from(entries.len()).unwrap_or(u16::MAX);
@@ -76,10 +72,16 @@ pub fn rib_add_path(
 }
 
 /// Appends NEXT_HOP, or MP_REACH_NLRI in the short form of table entries (RFC 6396 section 4.3.4), to attributes of
-/// a prefix of family `afi`. An IPv6 prefix with an IPv4 next hop gets it as an IPv4-mapped address.
-pub fn entry_next_hop(out: &mut Vec<u8>, afi: Afi, next_hop: NextHop) {
-    let (global, link_local) = match (afi, next_hop) {
-        (Afi::Ipv4, NextHop::V4(address)) => return build::next_hop(out, address),
+/// a prefix of this family. An IPv6 prefix with an IPv4 next hop gets it as an IPv4-mapped address.
+pub fn entry_next_hop(out: &mut Vec<u8>, family: AfiSafi, next_hop: NextHop) {
+    let (global, link_local) = match (family.afi(), next_hop) {
+        (Afi::Ipv4, NextHop::V4(address)) if family == AfiSafi::Ipv4Unicast => {
+            return build::next_hop(out, address);
+        }
+        (Afi::Ipv4, NextHop::V4(address)) => {
+            let [a, b, c, d] = address.octets();
+            return build::attribute(out, flags::OPTIONAL, code::MP_REACH_NLRI, &[4, a, b, c, d]);
+        }
         (Afi::Ipv6, NextHop::V4(address)) => (address.to_ipv6_mapped(), None),
         (_, NextHop::V6 { global, link_local }) => (global, link_local),
     };

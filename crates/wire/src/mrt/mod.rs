@@ -75,7 +75,7 @@ pub enum Body<'a> {
     Message(Message<'a>),
     /// A change of a session's state.
     StateChange(StateChange),
-    /// A type or subtype without unicast routes: multicast tables, OSPF, IS-IS and unknown ones.
+    /// A type or subtype without routes of a family of BGP that ribtide carries: OSPF, IS-IS and unknown ones.
     Other,
 }
 

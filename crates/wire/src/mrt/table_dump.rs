@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, width};
 use super::{AttributeForm, Body, Error};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// One entry of a TABLE_DUMP file (RFC 6396 section 4.2). AS numbers in its attributes take two bytes.
@@ -112,6 +112,8 @@ fn read_peer(c: &mut Cursor<'_>) -> Result<Peer, Error> {
 pub struct Rib<'a> {
     /// Number of the record in its file.
     pub sequence: u32,
+    /// The family of the routes.
+    pub family: AfiSafi,
     /// The prefix of the routes.
     pub prefix: AnyPrefix,
     /// How many entries there should be.
@@ -174,25 +176,31 @@ fn read_entry<'a>(c: &mut Cursor<'a>, add_path: bool) -> Result<Entry<'a>, Error
 }
 
 const PEER_INDEX_TABLE: u16 = 1;
-pub(super) const RIB_IPV4_UNICAST: u16 = 2;
-pub(super) const RIB_IPV6_UNICAST: u16 = 4;
-pub(super) const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
-pub(super) const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
+
+/// The subtype of records of a family (RFC 6396 section 4.3.2), with path identifiers or without (RFC 8050 section 4.1).
+pub(super) const fn rib_subtype(family: AfiSafi, add_path: bool) -> u16 {
+    let plain = match family {
+        AfiSafi::Ipv4Unicast => 2,
+        AfiSafi::Ipv4Multicast => 3,
+        AfiSafi::Ipv6Unicast => 4,
+        AfiSafi::Ipv6Multicast => 5,
+    };
+    if add_path { plain + 6 } else { plain }
+}
 
 pub(super) fn parse_v2(subtype: u16, payload: &[u8]) -> Result<Body<'_>, Error> {
-    let (afi, add_path) = match subtype {
-        PEER_INDEX_TABLE => return parse_peer_index_table(payload),
-        RIB_IPV4_UNICAST => (Afi::Ipv4, false),
-        RIB_IPV6_UNICAST => (Afi::Ipv6, false),
-        RIB_IPV4_UNICAST_ADDPATH => (Afi::Ipv4, true),
-        RIB_IPV6_UNICAST_ADDPATH => (Afi::Ipv6, true),
-        _ => return Ok(Body::Other),
+    if subtype == PEER_INDEX_TABLE {
+        return parse_peer_index_table(payload);
+    }
+    let found = |add_path| AfiSafi::ALL.into_iter().find(|family| rib_subtype(*family, add_path) == subtype);
+    let Some((family, add_path)) = found(false).map(|f| (f, false)).or(found(true).map(|f| (f, true))) else {
+        return Ok(Body::Other);
     };
     let mut c = Cursor(payload);
     let sequence = c.u32("sequence number")?;
-    let prefix = c.prefix(afi)?;
+    let prefix = c.prefix(family.afi())?;
     let count = c.u16("entry count")?;
-    Ok(Body::Rib(Rib { sequence, prefix, count, add_path, entries: c }))
+    Ok(Body::Rib(Rib { sequence, family, prefix, count, add_path, entries: c }))
 }
 
 fn parse_peer_index_table(payload: &[u8]) -> Result<Body<'_>, Error> {

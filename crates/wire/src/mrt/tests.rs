@@ -27,8 +27,14 @@ fn first(buf: &[u8]) -> (Body<'_>, usize) {
 fn a_table_reads_back() {
     let mut file = Vec::new();
     peer_index_table(&mut file, 7, Ipv4Addr::LOCALHOST, &peers());
-    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc"), (1, 6, b"")]);
-    rib(&mut file, 9, 4, "2001:db8::/33".parse().unwrap(), &[]);
+    rib(
+        &mut file,
+        8,
+        3,
+        (AfiSafi::Ipv4Unicast, "10.32.0.0/11".parse().unwrap()),
+        &[(0, 5, b"abc"), (1, 6, b"")],
+    );
+    rib(&mut file, 9, 4, (AfiSafi::Ipv6Unicast, "2001:db8::/33".parse().unwrap()), &[]);
 
     let (Body::PeerIndexTable(table), taken) = first(&file) else { panic!("not a peer table") };
     assert_eq!(table.peers().collect::<Result<Vec<_>, _>>().unwrap(), peers());
@@ -69,11 +75,37 @@ fn a_message_reads_back_with_and_without_microseconds() {
 #[test]
 fn paths_with_identifiers_read_back() {
     let mut file = Vec::new();
-    rib_add_path(&mut file, 8, 3, "2001:db8::/33".parse().unwrap(), &[(0, 5, 7, b"abc"), (0, 5, 9, b"")]);
+    rib_add_path(
+        &mut file,
+        8,
+        3,
+        (AfiSafi::Ipv6Unicast, "2001:db8::/33".parse().unwrap()),
+        &[(0, 5, 7, b"abc"), (0, 5, 9, b"")],
+    );
     let (Body::Rib(rib), _) = first(&file) else { panic!("not a RIB record") };
     let entry = |path_id, attributes| Entry { peer: 0, originated: 5, path_id: Some(path_id), attributes };
     let entries: Vec<_> = rib.entries().map(|e| e.unwrap()).collect();
     assert_eq!(entries, [entry(7, &b"abc"[..]), entry(9, &[])]);
+}
+
+/// RFC 6396 section 4.3.2, RFC 8050 section 4.1.
+#[test]
+fn tables_of_each_family_have_subtypes_of_their_own() {
+    let mut subtypes = Vec::new();
+    for family in AfiSafi::ALL {
+        let prefix = if family.afi() == Afi::Ipv4 { "10.0.0.0/8" } else { "2001:db8::/32" }.parse().unwrap();
+        let mut file = Vec::new();
+        rib(&mut file, 8, 3, (family, prefix), &[(0, 5, b"abc")]);
+        rib_add_path(&mut file, 8, 4, (family, prefix), &[(0, 5, 7, b"abc")]);
+        let (plain, taken) = read_record(&file).unwrap().unwrap();
+        let (with_ids, _) = read_record(&file[taken..]).unwrap().unwrap();
+        for record in [plain, with_ids] {
+            let Ok(Body::Rib(rib)) = record.body() else { panic!("not a RIB record") };
+            assert_eq!((rib.family, rib.prefix), (family, prefix));
+        }
+        subtypes.push((plain.subtype, with_ids.subtype));
+    }
+    assert_eq!(subtypes, [(2, 8), (4, 10), (3, 9), (5, 11)]);
 }
 
 #[test]
@@ -106,14 +138,15 @@ fn the_next_hop_of_an_entry_has_the_form_of_its_family() {
     let four = NextHop::V4("192.0.2.1".parse().unwrap());
     let six: std::net::Ipv6Addr = "2001:db8::1".parse().unwrap();
     let both = NextHop::V6 { global: six, link_local: Some("fe80::1".parse().unwrap()) };
-    for (afi, next_hop, code, len, expected) in [
-        (Afi::Ipv4, four, 3, 4, None),
-        (Afi::Ipv6, four, 14, 17, Some("::ffff:192.0.2.1")),
-        (Afi::Ipv4, both, 14, 33, Some("2001:db8::1")),
-        (Afi::Ipv6, NextHop::V6 { global: six, link_local: None }, 14, 17, Some("2001:db8::1")),
+    for (family, next_hop, code, len, expected) in [
+        (AfiSafi::Ipv4Unicast, four, 3, 4, None),
+        (AfiSafi::Ipv4Multicast, four, 14, 5, Some("192.0.2.1")),
+        (AfiSafi::Ipv6Unicast, four, 14, 17, Some("::ffff:192.0.2.1")),
+        (AfiSafi::Ipv4Unicast, both, 14, 33, Some("2001:db8::1")),
+        (AfiSafi::Ipv6Multicast, NextHop::V6 { global: six, link_local: None }, 14, 17, Some("2001:db8::1")),
     ] {
         let mut out = Vec::new();
-        entry_next_hop(&mut out, afi, next_hop);
+        entry_next_hop(&mut out, family, next_hop);
         assert_eq!((out[1], out[2], out.len()), (code, len, 3 + usize::from(len)));
         if let Some(expected) = expected {
             assert_eq!(rib_next_hop(&out[3..]), Some(expected.parse().unwrap()));
@@ -124,7 +157,7 @@ fn the_next_hop_of_an_entry_has_the_form_of_its_family() {
 #[test]
 fn a_record_is_whole_or_not_there_yet() {
     let mut file = Vec::new();
-    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc")]);
+    rib(&mut file, 8, 3, (AfiSafi::Ipv4Unicast, "10.32.0.0/11".parse().unwrap()), &[(0, 5, b"abc")]);
     for cut in 0..file.len() {
         assert_eq!(read_record(&file[..cut]), Ok(None));
     }
@@ -136,7 +169,7 @@ fn a_record_is_whole_or_not_there_yet() {
 #[test]
 fn fields_that_do_not_fit_are_named() {
     let mut file = Vec::new();
-    rib(&mut file, 8, 3, "10.32.0.0/11".parse().unwrap(), &[(0, 5, b"abc")]);
+    rib(&mut file, 8, 3, (AfiSafi::Ipv4Unicast, "10.32.0.0/11".parse().unwrap()), &[(0, 5, b"abc")]);
     file[16] = 33;
     let (record, _) = read_record(&file).unwrap().unwrap();
     assert_eq!(record.body(), Err(Error::PrefixLength { len: 33, max: 32 }));

@@ -183,7 +183,9 @@ fn other_aspa_records_send_only_routes_with_another_path_state() {
     session.set_table(table(&[("10.0.0.0/8", 8, 9)]), Some(Aspas::new([(9, [0])])));
     session.settle();
     assert_eq!(has(&session), [None, None, Some(300)], "AS 9 has no provider");
-    let view = &session.ingest.view_received(&mut session.peer, "10.0.0.0/8".parse().unwrap())[0];
+    let view =
+        &session.ingest.view_received(&mut session.peer, AfiSafi::Ipv4Unicast, "10.0.0.0/8".parse().unwrap())
+            [0];
     assert_eq!((view.path, view.accepted), (Some(PathState::Invalid), false));
     // Without a role, and from an internal peer, paths have no state, so no condition holds.
     let mut session = Session::new(IngestSettings { import, ..settings() });
@@ -191,7 +193,12 @@ fn other_aspa_records_send_only_routes_with_another_path_state() {
     session.set_table(table(&[]), Some(Aspas::new([(9, [0])])));
     session.settle();
     assert_eq!(session.has("10.0.0.0/8"), None);
-    assert_eq!(session.ingest.view_received(&mut session.peer, "10.0.0.0/8".parse().unwrap())[0].path, None);
+    assert_eq!(
+        session.ingest.view_received(&mut session.peer, AfiSafi::Ipv4Unicast, "10.0.0.0/8".parse().unwrap())
+            [0]
+        .path,
+        None
+    );
 }
 
 /// The body of an UPDATE that announces routes with these attributes, or withdraws them.
@@ -237,11 +244,12 @@ fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
         views.iter().map(|view| (view.prefix.to_string(), view.path_id)).collect()
     };
     let row = |prefix: &str, id| (prefix.to_string(), Some(id));
-    let mut page = |after, limit| seen(session.ingest.view_page(&mut session.peer, after, limit));
+    let mut page =
+        |after, limit| seen(session.ingest.view_page(&mut session.peer, FamilySet::ALL, after, limit));
     assert_eq!(page(None, 2), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(page(Some((AfiSafi::Ipv4Unicast, prefix.any(), 0)), 1), [row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(page(Some((AfiSafi::Ipv4Unicast, prefix.any(), u32::MAX)), 9), [row("10.1.0.0/16", 7)]);
-    let of_prefix = session.ingest.view_received(&mut session.peer, prefix.any());
+    let of_prefix = session.ingest.view_received(&mut session.peer, AfiSafi::Ipv4Unicast, prefix.any());
     assert_eq!(seen(of_prefix), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(session.peer.received_len::<V4>(), 3);
     // All paths of the last address below a changed prefix.
@@ -282,7 +290,7 @@ fn kept_routes_are_those_that_policy_may_accept() {
     let kept = |session: &mut Session| -> Vec<String> {
         session
             .ingest
-            .view_page(&mut session.peer, None, 9)
+            .view_page(&mut session.peer, FamilySet::ALL, None, 9)
             .iter()
             .map(|view| view.prefix.to_string())
             .collect()

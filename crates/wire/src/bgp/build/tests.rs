@@ -7,7 +7,7 @@ use crate::bgp::message::{MAX_EXTENDED_LEN, MAX_LEN, MessageType, frame};
 use crate::bgp::nlri::PathPrefix;
 use crate::bgp::update::{Disposition, Update, UpdateContext, parse};
 use proptest::prelude::*;
-use ribtide_prefix::{AfiSafi, BgpFamily, FamilySet, Prefix, V4, V6};
+use ribtide_prefix::{AfiSafi, BgpFamily, FamilySet, Prefix, V4, V4Multicast, V6, V6Multicast};
 
 const CONTEXT: UpdateContext = UpdateContext::new(true, false);
 
@@ -235,6 +235,10 @@ proptest! {
         round_trip(&v6, six, max_len);
         round_trip(&v4, six, max_len);
         round_trip(&v4, NextHop::V4([192, 0, 2, 1].into()), max_len);
+        let multicast: Vec<_> = v4.iter().map(|prefix| Prefix::<V4Multicast>::from_ip(*prefix)).collect();
+        round_trip(&multicast, NextHop::V4([192, 0, 2, 1].into()), max_len);
+        let multicast: Vec<_> = v6.iter().map(|prefix| Prefix::<V6Multicast>::from_ip(*prefix)).collect();
+        round_trip(&multicast, six, max_len);
     }
 
     #[test]
@@ -246,7 +250,7 @@ proptest! {
             let attributes = block();
             let mut out = Vec::new();
             UpdatePacker::new(&attributes, next_hop, max_len).announce(paths.iter().copied(), &mut out).unwrap();
-            let context = UpdateContext { path_ids: FamilySet::UNICAST, ..CONTEXT };
+            let context = UpdateContext { path_ids: FamilySet::ALL, ..CONTEXT };
             let read = |out: &[u8], what: fn(&Update<'_>) -> Vec<PathPrefix<F>>| {
                 let (mut stream, mut read) = (out, Vec::new());
                 while let Some(message) = frame(stream, max_len).unwrap() {
@@ -270,6 +274,12 @@ proptest! {
             .collect();
         let six = NextHop::V6 { global: "2001:db8::1".parse().unwrap(), link_local: None };
         both_ways(&v4, NextHop::V4([192, 0, 2, 1].into()), max_len);
+        let multicast = |path: &PathPrefix<V4>| PathPrefix::<V4Multicast> {
+            prefix: Prefix::from_ip(path.prefix),
+            path_id: path.path_id,
+        };
+        let multicast: Vec<_> = v4.iter().map(multicast).collect();
+        both_ways(&multicast, NextHop::V4([192, 0, 2, 1].into()), max_len);
         both_ways(&v4, six, max_len);
         both_ways(&v6, six, max_len);
     }

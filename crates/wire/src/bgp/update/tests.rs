@@ -732,12 +732,45 @@ fn other_families_are_passed_over() {
     assert_eq!(parse(&end, &EXTERNAL).unwrap().end_of_rib(), None);
 }
 
+/// RFC 4760 section 3: prefixes of another SAFI are in MP_REACH_NLRI, also those of IPv4.
+#[test]
+fn prefixes_of_multicast_are_none_of_unicast() {
+    let reach = attr(0x80, 14, &[0, 1, 2, 4, 192, 0, 2, 7, 0, 16, 10, 2]);
+    let unreach = attr(0x80, 15, &[0, 1, 2, 16, 10, 3]);
+    let both = body(&[8, 11], &[reach.clone(), origin(), as_path(), next_hop(), unreach], &[8, 10]);
+    let update = parse(&both, &EXTERNAL).unwrap();
+    assert_eq!(
+        (texts(update.announced::<V4>()), texts(update.withdrawn::<V4>())),
+        (vec!["10.0.0.0/8".into()], vec!["11.0.0.0/8".into()])
+    );
+    assert_eq!(texts(update.announced::<V4Multicast>()), ["10.2.0.0/16"]);
+    assert_eq!(texts(update.withdrawn::<V4Multicast>()), ["10.3.0.0/16"]);
+    assert_eq!(update.next_hop::<V4Multicast>(), Some(NextHop::V4([192, 0, 2, 7].into())));
+    assert_ne!(update.next_hop::<V4>(), update.next_hop::<V4Multicast>());
+    assert_eq!(update.announced::<V6Multicast>().count(), 0);
+    // Without routes of unicast there is no NEXT_HOP, and none is missing.
+    let alone = body(&[], &[reach, origin(), as_path()], &[]);
+    let update = parse(&alone, &EXTERNAL).unwrap();
+    assert_eq!((update.announced::<V4>().count(), update.next_hop::<V4>()), (0, None));
+    assert_eq!(texts(update.announced::<V4Multicast>()), ["10.2.0.0/16"]);
+    // Path identifiers are those of their family.
+    let ctx = UpdateContext { path_ids: FamilySet::of(&[AfiSafi::Ipv4Multicast]), ..EXTERNAL };
+    resets(&both, &ctx, 9);
+    let with_id = attr(0x80, 14, &[0, 1, 2, 4, 192, 0, 2, 7, 0, 0, 0, 0, 9, 16, 10, 2]);
+    let both = body(&[], &[with_id, origin(), as_path(), next_hop()], &[8, 10]);
+    let update = parse(&both, &ctx).unwrap();
+    assert_eq!(texts(update.announced::<V4>()), ["10.0.0.0/8"]);
+    let paths: Vec<PathPrefix<V4Multicast>> = update.announced_nlri().collect();
+    assert_eq!((paths[0].prefix.to_string(), paths[0].path_id), ("10.2.0.0/16".to_string(), 9));
+}
+
 #[test]
 fn end_of_rib_has_no_other_content() {
     let end = |body: &[u8]| parse(body, &EXTERNAL).unwrap().end_of_rib();
     assert_eq!(end(&[0, 0, 0, 0]), Some(AfiSafi::Ipv4Unicast));
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1])], &[])), Some(AfiSafi::Ipv6Unicast));
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 1, 1])], &[])), Some(AfiSafi::Ipv4Unicast));
+    assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 2])], &[])), Some(AfiSafi::Ipv6Multicast));
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1, 0])], &[])), None);
     assert_eq!(end(&body(&[8, 10], &[attr(0x80, 15, &[0, 2, 1])], &[])), None);
     assert_eq!(end(&body(&[], &[attr(0x80, 15, &[0, 2, 1]), origin()], &[])), None);
