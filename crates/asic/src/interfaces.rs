@@ -47,15 +47,7 @@ pub(super) fn port_setup(at: usize, name: &str) -> PortSetup {
 
 /// Sends orchagent the row of a port, as SONiC's portsyncd would.
 pub(super) fn port(orch: &mut Orch, at: usize, name: &Name) {
-    let lanes = lanes(at).iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let row = PortRow {
-        lanes: Some(lanes.into()),
-        speed: Some(SPEED),
-        admin_up: Some(true),
-        oper_up: Some(true),
-        ..PortRow::default()
-    };
-    orch.port(Change::set(PortKey::Port(name.clone()), row));
+    orch.port(Change::set(PortKey::Port(name.clone()), PortRow::up(&lanes(at), SPEED)));
 }
 
 /// Sends orchagent the addresses and neighbours of an interface, as far as they differ from the `former` ones.

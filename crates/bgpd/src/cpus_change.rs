@@ -8,6 +8,7 @@ use super::stage::pin;
 use super::{Bgp, NotChanged};
 use ribtide_config::{BgpConfig, CpuChoice};
 use ribtide_runtime::cpu::Cpus;
+use ribtide_runtime::log::target;
 
 /// Whether CPUs can be used, for a configuration that is to be applied.
 ///
@@ -26,14 +27,26 @@ impl Bgp {
     pub fn set_cpus(&self, bgp: &BgpConfig) -> Result<bool, NotChanged> {
         let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
         // `check_cpus` has said that they can be used. If that has changed since, the routes matter more.
-        let Ok(placement) = Placement::new(&bgp.cpus) else { return Ok(false) };
+        let placement = match Placement::new(&bgp.cpus) {
+            Ok(placement) => placement,
+            Err(error) => {
+                tracing::warn!(target: target::BGP, error, "the threads stay on their CPUs");
+                return Ok(false);
+            }
+        };
         if placement == factory.placement {
             return Ok(false);
         }
-        factory.placement = placement.clone();
         // Of the caller, which is bound to none.
-        let any = Cpus::allowed().ok();
-        let bound = |cpus: Option<Cpus>| cpus.or_else(|| any.clone());
+        let any = match Cpus::allowed() {
+            Ok(any) => any,
+            Err(error) => {
+                tracing::warn!(target: target::BGP, %error, "the threads stay on their CPUs");
+                return Ok(false);
+            }
+        };
+        factory.placement = placement.clone();
+        let bound = |cpus: Option<Cpus>| Some(cpus.unwrap_or_else(|| any.clone()));
         if !self.hosted.shards {
             for (index, reader) in self.readers.iter().enumerate() {
                 let cpus = bound(placement.reader(index));

@@ -270,8 +270,15 @@ impl RunningDataplanes {
         }
         let started = started_kernel(new, rib, with);
         if started.is_err() {
-            // It ran before, so it most likely runs again; the first error counts.
-            self.kernel = started_kernel(&former, rib, with).ok();
+            // It ran before, so it most likely runs again. The reload reports the first error.
+            match started_kernel(&former, rib, with) {
+                Ok(again) => self.kernel = Some(again),
+                Err(e) => tracing::error!(
+                    target: target::KERNEL,
+                    error = %e,
+                    "the kernel dataplane has ended, and no route goes to the kernel before a reload or a restart starts it again"
+                ),
+            }
         }
         self.kernel = Some(started?);
         Ok(())

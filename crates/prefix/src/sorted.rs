@@ -10,7 +10,8 @@ const SHARE: usize = 8;
 /// belong, which takes O(entries).
 ///
 /// A full table arrives in no order, and a tree finds the place of each prefix in memory that is not in
-/// the cache: that takes ten times as long (`docs/adr/0029`).
+/// the cache. For a million prefixes that takes twice as long; for some ten thousand, which fit the
+/// cache, the tree needs fewer instructions (`docs/perf/2026-11-policy.md`).
 #[derive(Debug)]
 pub struct SortedMap<K, V> {
     /// In order, each key once.

@@ -172,36 +172,25 @@ impl Log {
                 lines_left_out_of_all,
                 "the session is down"
             ),
-            News::Swept(reason) => tracing::warn!(
-                target: target::BGP_SESSION,
-                %neighbor,
-                asn,
-                group,
-                reason,
-                lines_left_out,
-                lines_left_out_of_all,
-                "the neighbor's stale routes are removed"
-            ),
-            News::LongLived(reason) => tracing::warn!(
-                target: target::BGP_SESSION,
-                %neighbor,
-                asn,
-                group,
-                reason,
-                lines_left_out,
-                lines_left_out_of_all,
-                "the neighbor's stale routes are long-lived stale, and the last choice"
-            ),
-            News::Refused(reason) => tracing::warn!(
-                target: target::BGP_SESSION,
-                %neighbor,
-                asn,
-                group,
-                reason,
-                lines_left_out,
-                lines_left_out_of_all,
-                "the neighbor gets no session"
-            ),
+            News::Swept(reason) | News::LongLived(reason) | News::Refused(reason) => {
+                let sentence = match news {
+                    News::Swept(_) => "the neighbor's stale routes are removed",
+                    News::LongLived(_) => {
+                        "the neighbor's stale routes are long-lived stale, and the last choice"
+                    }
+                    _ => "the neighbor gets no session",
+                };
+                tracing::warn!(
+                    target: target::BGP_SESSION,
+                    %neighbor,
+                    asn,
+                    group,
+                    reason,
+                    lines_left_out,
+                    lines_left_out_of_all,
+                    "{sentence}"
+                )
+            }
             News::Limit(LimitLine { family, prefixes, max, action, sentence }) => tracing::warn!(
                 target: target::BGP_SESSION,
                 %neighbor,

@@ -213,15 +213,7 @@ impl Orchagent {
     /// Hands orchagent the rows of ports, interfaces and neighbours.
     fn describe(&mut self) {
         for (n, (name, addresses)) in self.interfaces.iter().enumerate() {
-            let lanes = lanes(n).iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-            let row = PortRow {
-                lanes: Some(lanes.into()),
-                speed: Some(SPEED),
-                admin_up: Some(true),
-                oper_up: Some(true),
-                ..PortRow::default()
-            };
-            self.orch.port(Change::set(PortKey::Port(name.clone()), row));
+            self.orch.port(Change::set(PortKey::Port(name.clone()), PortRow::up(&lanes(n), SPEED)));
             let row = IntfRow { vrf_name: Some("".into()), ..IntfRow::default() };
             self.orch.interface(Change::set(IntfKey::Interface(name.clone()), row));
             for (address, len) in addresses {

@@ -53,6 +53,20 @@ pub struct PortRow {
     pub index: Option<u32>,
 }
 
+impl PortRow {
+    /// The row of a port whose link is up, with these lanes of the chip, as SONiC's portsyncd writes it.
+    pub fn up(lanes: &[u32], speed: u32) -> PortRow {
+        let lanes = lanes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+        PortRow {
+            lanes: Some(lanes.into()),
+            speed: Some(speed),
+            admin_up: Some(true),
+            oper_up: Some(true),
+            ..PortRow::default()
+        }
+    }
+}
+
 impl Row for PortRow {
     const DB: Db = Db::Appl;
     const TABLE: &'static str = "PORT_TABLE";
