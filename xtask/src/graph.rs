@@ -29,9 +29,10 @@ const GRAPH: &[Row] = &[
     row("bgp", &["prefix", "wire", "rpki", "policy"], &[]),
     row("bfd", &["prefix", "wire"], &[]),
     row("rib", &["prefix"], &[]),
-    row("swss", &["prefix", "wire"], &[]),
+    row("sai", &[], &[]),
+    row("swss", &["prefix", "wire", "sai"], &[]),
     row("runtime", &[], &[]),
-    row("vswitch", &["prefix", "swss"], &[]),
+    row("vswitch", &["prefix", "sai", "swss"], &[]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
     row("text", &[], &[]),
     row("privileges", &[], &[]),
@@ -43,6 +44,7 @@ const GRAPH: &[Row] = &[
         &[
             "prefix",
             "wire",
+            "sai",
             "swss",
             "runtime",
             "vswitch",
@@ -191,6 +193,7 @@ const EXTERNAL: &[(&str, &[&str])] = &[
     ("bgp", &["foldhash", "hashbrown", "smallvec", "triomphe"]),
     ("bfd", &[]),
     ("rib", &["foldhash", "hashbrown"]),
+    ("sai", &[]),
     ("swss", &["foldhash", "hashbrown", "itoa", "smallvec"]),
 ];
 
