@@ -193,7 +193,7 @@ const EXTERNAL: &[(&str, &[&str])] = &[
     ("bgp", &["foldhash", "hashbrown", "smallvec", "triomphe"]),
     ("bfd", &[]),
     ("rib", &["foldhash", "hashbrown"]),
-    ("sai", &[]),
+    ("sai", &["serde_json"]),
     ("swss", &["foldhash", "hashbrown", "itoa", "smallvec"]),
 ];
 

@@ -80,6 +80,11 @@ typedef enum _sai_object_type_extensions_t
     SAI_OBJECT_TYPE_GATE = SAI_OBJECT_TYPE_EXTENSIONS_RANGE_START,
 } sai_object_type_extensions_t;
 typedef enum _sai_api_t { SAI_API_UNSPECIFIED = 0, SAI_API_DOOR = 1, SAI_API_MAX } sai_api_t;
+/**
+ * @brief Colors
+ *
+ * @flags strict
+ */
 typedef enum _sai_color_t
 {
     SAI_COLOR_GREEN = 1 << 2,
@@ -159,6 +164,8 @@ typedef struct _sai_door_api_t
         let lines: Vec<&str> = table.lines().skip_while(|line| line.starts_with('#')).collect();
         assert_eq!(lines[..2], ["s\t1\t2\t3\tabc", "n\t4\t11\t1\t4\t3\t2\t12"]);
         for line in [
+            "e\tsai_color_t\tflags",
+            "e\tsai_status_t\t-",
             "v\tSAI_COLOR_GREEN\t4",
             "v\tSAI_COLOR_BLUE\t5",
             "w\tSAI_COLOR_GREENISH\t4",

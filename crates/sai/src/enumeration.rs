@@ -39,6 +39,11 @@ impl Enum {
         self.row().name.text()
     }
 
+    /// Whether its values are bits, of which a number may have several (`@flags strict`).
+    pub fn is_flags(self) -> bool {
+        self.row().flags
+    }
+
     /// Names and numbers, in the order of numbers. Where two names have one number, the one that the headers have
     /// first comes first.
     pub fn values(self) -> impl ExactSizeIterator<Item = (&'static str, i32)> {

@@ -10,17 +10,22 @@
 mod api;
 mod attribute;
 mod enumeration;
+mod json;
+mod key;
 mod object;
 mod rule;
 mod table;
+mod value;
 mod value_type;
 
 pub use api::Api;
 pub(crate) use attribute::FLAGS;
 pub use attribute::{Attribute, Default};
 pub use enumeration::Enum;
+pub use key::Key;
 pub use object::{Function, KeyMember, ObjectType};
 pub use rule::Rule;
+pub use value::{AclResource, CHARDATA_MAX, Latch, NatKey, Poe, QosParams, SystemPort, Value, ValueError};
 pub use value_type::ValueType;
 
 /// The version of the headers of the table: major, minor, revision (`saiversion.h`).

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `s` | major, minor, revision, and commit of the headers |
 //! | `n` | the number of lines `e`, `v` and `w`, `p`, `f`, `o`, `m`, `a` and `b` |
-//! | `e` | an enumeration, in the order of names |
+//! | `e` | an enumeration, in the order of names, and `flags` if its values are bits of a sum |
 //! | `v` | a value and its number, in the order of numbers |
 //! | `w` | an older name of a value of the same enumeration |
 //! | `p` | an API and its number |
@@ -68,8 +68,8 @@ pub(crate) struct EnumRow {
     pub(crate) first: u16,
     /// Values, without older names.
     pub(crate) values: u16,
-    /// Values and older names.
-    pub(crate) all: u16,
+    /// Whether the values are bits, of which a number may have several.
+    pub(crate) flags: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +98,6 @@ pub(crate) struct ObjectRow {
     pub(crate) members: u16,
     pub(crate) first: u16,
     pub(crate) attributes: u16,
-    pub(crate) all: u16,
 }
 
 #[derive(Clone, Copy)]
@@ -314,7 +313,7 @@ const fn parse() -> Table {
     let mut table = Table {
         version: [0; 3],
         commit: Part::EMPTY,
-        enums: [EnumRow { name: Part::EMPTY, first: 0, values: 0, all: 0 }; ENUMS],
+        enums: [EnumRow { name: Part::EMPTY, first: 0, values: 0, flags: false }; ENUMS],
         values: [ValueRow { name: Part::EMPTY, number: 0, of: 0 }; VALUES],
         apis: [ApiRow { name: Part::EMPTY, number: 0, first: 0, functions: 0 }; APIS],
         functions: [Part::EMPTY; FUNCTIONS],
@@ -328,7 +327,6 @@ const fn parse() -> Table {
             members: 0,
             first: 0,
             attributes: 0,
-            all: 0,
         }; OBJECTS],
         members: [MemberRow { name: Part::EMPTY, kind: ValueType::Bool, of: NONE }; MEMBERS],
         attributes: [AttributeRow {
@@ -356,7 +354,8 @@ const fn parse() -> Table {
             }
             b'e' => {
                 let name = reader.field();
-                table.enums[enums] = EnumRow { name, first: values as u16, values: 0, all: 0 };
+                let flags = reader.field().len > 1;
+                table.enums[enums] = EnumRow { name, first: values as u16, values: 0, flags };
                 enums += 1;
             }
             b'v' | b'w' => {
@@ -364,7 +363,6 @@ const fn parse() -> Table {
                 let of = enums - 1;
                 table.values[values] = ValueRow { name, number: reader.number() as i32, of: of as u16 };
                 table.enums[of].values += (letter == b'v') as u16;
-                table.enums[of].all += 1;
                 insert(&mut table.names, name, ATTRIBUTES + values);
                 values += 1;
             }
@@ -416,7 +414,6 @@ const fn parse() -> Table {
                     }
                     table.objects[objects - 1].attributes += 1;
                 }
-                table.objects[objects - 1].all += 1;
                 insert(&mut table.names, row.name, attributes);
                 attributes += 1;
             }
@@ -457,29 +454,17 @@ const fn places(part: Part, into: &mut [u8; FUNCTION_KINDS]) {
 
 /// The place of `sai_status_t` among the enumerations.
 pub(crate) const STATUS: u16 = {
+    const NAME: &[u8] = b"sai_status_t";
     let (mut reader, mut place) = (Reader { at: 0 }, 0);
     loop {
         if BYTES[reader.at] == b'e' {
-            let (_, line) = BYTES.split_at(reader.at);
-            if let [
-                b'e',
-                b'\t',
-                b's',
-                b'a',
-                b'i',
-                b'_',
-                b's',
-                b't',
-                b'a',
-                b't',
-                b'u',
-                b's',
-                b'_',
-                b't',
-                b'\n',
-                ..,
-            ] = line
-            {
+            reader.field();
+            let name = reader.field();
+            let mut same = 0;
+            while same < NAME.len() && BYTES[name.at as usize + same] == NAME[same] {
+                same += 1;
+            }
+            if same == NAME.len() && name.len as usize == same {
                 break place;
             }
             place += 1;

@@ -58,7 +58,8 @@ pub(super) fn table(headers: &Headers, commit: &str) -> Result<String, String> {
     statuses.sort_by_key(|(_, number, _)| *number);
     plain.insert("sai_status_t", statuses);
     for (name, lines) in &plain {
-        writeln!(text, "e\t{name}").unwrap();
+        let strict = headers.enums.get(*name).is_some_and(|of| of.tags.get("flags") == Some("strict"));
+        writeln!(text, "e\t{name}\t{}", if strict { "flags" } else { "-" }).unwrap();
         counts[0] += 1;
         for (value, number, alias) in lines {
             i32::try_from(*number).map_err(|_| format!("{value} has more than 32 bits"))?;

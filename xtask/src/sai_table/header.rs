@@ -20,6 +20,7 @@ pub(super) struct Headers {
 /// `typedef enum _sai_x_t { … } sai_x_t;`
 pub(super) struct Enumeration {
     pub(super) values: Vec<Enumerator>,
+    pub(super) tags: Tags,
 }
 
 /// An enumerator.
@@ -106,7 +107,9 @@ impl Headers {
             };
             let body = &tokens[open + 1..close];
             if kind == "enum" {
-                self.enums.insert(name.clone(), Enumeration { values: enumerators(body, name)? });
+                let comment = at.checked_sub(1).and_then(|before| tokens.get(before));
+                let tags = comment.map(tags).unwrap_or_default();
+                self.enums.insert(name.clone(), Enumeration { values: enumerators(body, name)?, tags });
                 self.order.push(name.clone());
             } else {
                 self.structs.insert(name.clone(), members(body));
