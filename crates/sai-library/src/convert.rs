@@ -408,6 +408,11 @@ fn room_of(placeholder: &Value) -> usize {
     }
 }
 
+/// The value of a type without lists.
+pub(crate) fn plain_value(kind: ValueType, value: &Union5) -> Option<Value> {
+    decode(kind, value, &[])
+}
+
 fn decode(kind: ValueType, value: &Union5, buffers: &[Buffer]) -> Option<Value> {
     use ValueType as T;
     let items = |list: sai_object_list_t| Some((buffers.first()?, list.count));

@@ -7,9 +7,12 @@
 //! This crate has unsafe code: calls of C, unions and lists of C. Each place says why it is sound.
 
 pub mod abi;
+mod chip;
 mod convert;
 mod library;
+pub mod notify;
 mod profile;
 
+pub use chip::LibraryChip;
 pub use convert::{Attributes, RawKeys, key_layout};
 pub use library::{Failed, Id, Library, LoadError, Pair, status_text};
