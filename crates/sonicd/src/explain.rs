@@ -47,7 +47,7 @@ pub(super) struct ExplainQuery {
 
 /// The reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ExplainReply {
+pub struct ExplainReply {
     stage: ExplainStage,
     /// orchagent: the virtual router of the VRF.
     router: Option<u64>,

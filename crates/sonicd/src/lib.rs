@@ -46,6 +46,7 @@ pub mod route_stages;
 mod row_query;
 pub mod settings;
 pub mod syncd;
+pub mod syncd_chip;
 mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
