@@ -50,6 +50,7 @@ pub mod syncd_chip;
 mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
+mod vpn_tables;
 mod warm;
 mod warm_file;
 
