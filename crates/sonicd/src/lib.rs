@@ -12,6 +12,7 @@ mod appl_transport;
 mod asic_db;
 mod asic_transport;
 mod asic_transport_server;
+mod beside;
 pub mod chip_state;
 pub mod config_db;
 mod config_watch;

@@ -217,17 +217,18 @@ pub enum Resent {
 }
 
 /// Binds to `endpoint` and takes requests of all connections, each read by `read` on its
-/// connection's thread.
+/// connection's thread. They wait in the queue called `queue`.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
 pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
+    queue: &str,
     rings: &Rings,
     stop: &Stop,
     read: impl Fn(&[u8], Resent) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, ReplySender)>, TableError> {
-    let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
+    let (requests, taken) = rings.bounded(queue, WAITING);
     let service = Service {
         kind: Kind::Rep,
         limit: LIMIT,
