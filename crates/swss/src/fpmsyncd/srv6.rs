@@ -187,10 +187,11 @@ impl Fpmsyncd {
         changed.push(id);
         changed.sort_unstable();
         for id in changed {
-            if let Some(Context::Group(_)) = self.pic_contexts.0.get(&id) {
-                if let Some(row) = self.pic_row(id) {
-                    self.want_vpn_row(VpnTable::PicContext, &id.to_string(), Some(row));
-                }
+            // Only groups have rows of their own.
+            if let Some(Context::Group(_)) = self.pic_contexts.0.get(&id)
+                && let Some(row) = self.pic_row(id)
+            {
+                self.want_vpn_row(VpnTable::PicContext, &id.to_string(), Some(row));
             }
             self.vpn_object_changed(id);
         }
