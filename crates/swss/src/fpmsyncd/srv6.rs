@@ -135,9 +135,13 @@ impl Fpmsyncd {
         let (Some(pic_context), Some(next_hop)) = (srv6.pic_context, srv6.next_hop) else {
             return Err(Cause::Srv6("it names no PIC context or no next-hop object"));
         };
-        let source = self.other_source(What::Vpn(pic_context, next_hop));
+        let what = What::Vpn(pic_context, next_hop);
+        let is_new = self.sources.find_other(&what).is_none();
+        let source = self.other_source(what);
         // A group of next hops gets the sources of outer headers that its PIC contexts have.
-        self.write_group(next_hop);
+        if is_new {
+            self.write_group(next_hop);
+        }
         Ok(source)
     }
 
@@ -187,10 +191,11 @@ impl Fpmsyncd {
         changed.push(id);
         changed.sort_unstable();
         for id in changed {
-            if let Some(Context::Group(_)) = self.pic_contexts.0.get(&id) {
-                if let Some(row) = self.pic_row(id) {
-                    self.want_vpn_row(VpnTable::PicContext, &id.to_string(), Some(row));
-                }
+            // Only groups have rows of their own.
+            if let Some(Context::Group(_)) = self.pic_contexts.0.get(&id)
+                && let Some(row) = self.pic_row(id)
+            {
+                self.want_vpn_row(VpnTable::PicContext, &id.to_string(), Some(row));
             }
             self.vpn_object_changed(id);
         }
