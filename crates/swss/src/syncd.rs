@@ -80,10 +80,15 @@ fn prefetch_items(items: &[Item]) {
 }
 
 /// The order in which objects can be made: each after all that it can refer to.
-pub const ORDER: [ObjectType; 11] = [
+pub const ORDER: [ObjectType; 16] = [
     ObjectType::Switch,
     ObjectType::Port,
     ObjectType::Hostif,
+    ObjectType::Lag,
+    ObjectType::LagMember,
+    ObjectType::Vlan,
+    ObjectType::BridgePort,
+    ObjectType::VlanMember,
     ObjectType::VirtualRouter,
     ObjectType::RouterInterface,
     ObjectType::NeighborEntry,

@@ -416,7 +416,7 @@ fn an_interface_takes_its_neighbours_to_another_vrf() {
     assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
     assert_eq!(
         world.why("Vrf1:10.1.0.0/16"),
-        "next hop 10.0.0.2 on Ethernet0 is not resolved, or its link is down"
+        "next hop 10.0.0.2 on Ethernet0 is not resolved"
     );
     world.set("ROUTE_TABLE:10.1.0.0/16", "DEL");
     world.settle();
