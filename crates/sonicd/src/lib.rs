@@ -31,6 +31,7 @@ pub mod orch_stage;
 pub mod orchagent;
 pub mod performance;
 pub mod pipeline;
+pub mod port_reports;
 mod previous_ids;
 mod query;
 pub mod queues;
@@ -49,6 +50,7 @@ pub mod syncd;
 mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
+pub mod unhandled_tables;
 mod warm;
 mod warm_file;
 

@@ -288,6 +288,11 @@ impl Orch {
         known.into_iter().flatten().map(|id| neighbors.address(id).1).collect()
     }
 
+    /// The interfaces whose rows of INTF_TABLE cannot be programmed, each with the reason.
+    pub fn interfaces_not_programmed(&self) -> impl Iterator<Item = (&Name, &'static str)> {
+        self.objects.interfaces.not_programmed()
+    }
+
     /// Takes in a change of NEIGH_TABLE.
     pub fn neighbor(&mut self, change: Change<NeighRow>) {
         self.objects.neighbors.add(change);

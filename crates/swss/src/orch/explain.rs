@@ -28,6 +28,8 @@ pub struct ProgrammedEntry {
     /// The next hops of that object: address, interface, weight (0: none given). Empty for an entry
     /// that drops, or that resolves to the CPU. An unspecified address is the interface alone.
     pub hops: Vec<(IpAddr, Name, u32)>,
+    /// The next hops of its row's group that the chip does not have, each with what it waits for.
+    pub missing: Vec<Waiting>,
     /// The index of NEXTHOP_GROUP_TABLE that the route names.
     pub index: Option<Name>,
 }

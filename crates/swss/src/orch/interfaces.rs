@@ -196,6 +196,11 @@ impl Interfaces {
         self.arena.get(id).why_not
     }
 
+    /// The interfaces whose rows cannot be programmed, each with the reason.
+    pub(super) fn not_programmed(&self) -> impl Iterator<Item = (&Name, &'static str)> {
+        self.arena.iter().filter_map(|(_, name, interface)| Some((name, interface.why_not?)))
+    }
+
     /// Whether the link is up. An interface without a reported state is up.
     pub(super) fn is_up(&self, id: u32) -> bool {
         self.arena.get(id).up

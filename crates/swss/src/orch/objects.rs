@@ -334,29 +334,43 @@ impl Objects {
         Some(Waiting::Refused { object, status, retry_s })
     }
 
+    fn not_programmed(&self, interface: u32) -> Option<Waiting> {
+        let why = self.interfaces.why_not(interface)?;
+        Some(Waiting::NotProgrammed(self.interfaces.name(interface).clone(), why))
+    }
+
+    /// Why routes may not use a next hop.
+    fn explain_hop(&self, hop: u32) -> Waiting {
+        let (ip, name) = self.neighbors.name(hop, &self.interfaces);
+        let interface = self.neighbors.address(hop).0;
+        match self.not_programmed(interface) {
+            Some(waiting) => waiting,
+            None if !self.interfaces.is_up(interface) => Waiting::Link(ip, name),
+            None => Waiting::Hop(ip, name),
+        }
+    }
+
+    /// What the next hops of a group wait for that the chip's group does not have.
+    pub(super) fn missing(&self, target: Target) -> Vec<Waiting> {
+        let Target::Group(group) = target else { return Vec::new() };
+        let is_missing =
+            |(hop, _): &&(u32, u32)| self.groups.members(group).all(|(in_chip, _)| in_chip != *hop);
+        let missing = self.groups.wanted(group).iter().filter(is_missing);
+        missing.map(|(hop, _)| self.explain_hop(*hop)).collect()
+    }
+
     /// What a route with this constraint waits for.
     pub(super) fn explain(&self, constraint: Constraint, outbox: &Outbox) -> Waiting {
         if let Some(refusal) = self.refusal(constraint, outbox) {
             return refusal;
         }
         let name = |hop| self.neighbors.name(hop, &self.interfaces);
-        let not_programmed = |interface: u32| {
-            let why = self.interfaces.why_not(interface)?;
-            Some(Waiting::NotProgrammed(self.interfaces.name(interface).clone(), why))
-        };
+        let not_programmed = |interface| self.not_programmed(interface);
         match constraint {
             Constraint::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
             Constraint::Interface(interface) => not_programmed(interface)
                 .unwrap_or_else(|| Waiting::Interface(self.interfaces.name(interface).clone())),
-            Constraint::NextHop(hop) => {
-                let (ip, name) = name(hop);
-                let interface = self.neighbors.address(hop).0;
-                match not_programmed(interface) {
-                    Some(waiting) => waiting,
-                    None if !self.interfaces.is_up(interface) => Waiting::Link(ip, name),
-                    None => Waiting::Hop(ip, name),
-                }
-            }
+            Constraint::NextHop(hop) => self.explain_hop(hop),
             Constraint::Group(group) if self.groups.waits_for_place(group) => Waiting::GroupPlace,
             Constraint::Group(group) => {
                 let wanted = self.groups.wanted(group).iter();

@@ -27,6 +27,13 @@ pub struct PortState {
 
 /// The message with these link states.
 pub fn write_port_state_change(states: &[PortState]) -> String {
+    let mut message = String::new();
+    json::write_strings([PORT_STATE_CHANGE, &port_states_data(states)].into_iter(), &mut message);
+    message
+}
+
+/// The data of the message, as `sairedis.rec` has it.
+pub fn port_states_data(states: &[PortState]) -> String {
     let mut data = String::from("[");
     for (n, PortState { port, status }) in states.iter().enumerate() {
         data.push_str(if n == 0 { "{\"port_id\":\"" } else { ",{\"port_id\":\"" });
@@ -36,9 +43,7 @@ pub fn write_port_state_change(states: &[PortState]) -> String {
         data.push_str("\",\"port_error_status\":\"SAI_PORT_ERROR_STATUS_CLEAR\"}");
     }
     data.push(']');
-    let mut message = String::new();
-    json::write_strings([PORT_STATE_CHANGE, &data].into_iter(), &mut message);
-    message
+    data
 }
 
 /// The link states of a message; `None` for another notification. Fields that are not known are

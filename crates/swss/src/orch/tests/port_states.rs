@@ -49,6 +49,9 @@ fn report_of_a_lost_link_takes_its_members_out_of_groups_in_one_request_and_back
     world.link(1, false);
     world.settle();
     assert_eq!((world.forwarding("10.7.0.0/16").as_str(), world.sent.len()), ("10.0.0.2", 1));
+    let entry = world.orch.explain(None, "10.7.0.0/16".parse().unwrap()).unwrap().in_chip.unwrap();
+    let missing: Vec<String> = entry.missing.iter().map(|why| why.to_string()).collect();
+    assert_eq!(missing, ["the link of next hop 10.0.1.2, Ethernet1, is down"]);
     assert_eq!(reports(&mut world), ["Ethernet1 down Some(2)"]);
     // The same report again is no news.
     world.link(1, false);
