@@ -66,6 +66,8 @@ def test_link_lost_at_the_switch_leaves_the_group(host, transport):
     ports = sonic.query("port eth2 down")
     assert ports["eth2"] == {"admin_up": True, "link": False, "up": False} and ports["eth1"]["up"]
     settled(is_down, 20, 0.05)
+    shown = subprocess.run([binary(), "show", "asic", "--syncd", f"{host.folder}/syncd.sock"], capture_output=True, text=True).stdout
+    assert "No link at eth2\n" in shown, shown
     # One group, whatever the number of routes.
     assert operations() - before == 1
     sonic.query("port eth2 up")
@@ -208,7 +210,7 @@ def test_rows_that_are_not_programmed_are_reported_once_and_left(host):
     settled(is_shown, 30, 0.5)
     log = sonic.processes["orchagent"].log()
     for table in ("VNET_TABLE", "ACL_TABLE", "FDB_TABLE", "VNET_ROUTE_TUNNEL_TABLE", "INTF_TABLE"):
-        assert log.count(f'rows of a table are not programmed database="{"CONFIG" if table == "ACL_TABLE" else "APPL"}_DB" table="{table}"') == 1, log
+        assert log.count(f'rows of a table are not programmed database={"CONFIG" if table == "ACL_TABLE" else "APPL"}_DB table={table} ') == 1, log
     # They are where they were.
     assert sonic.appl.smembers("VNET_TABLE_KEY_SET") == {"Vnet1"} and sonic.appl.exists("_VNET_TABLE:Vnet1")
     # A route by such an interface says so, and so does one of a VNET.

@@ -171,7 +171,7 @@ pub(super) struct AsicTransport {
 impl AsicTransport {
     pub(super) fn open(
         (requested, responses): (RequestedSettings, Arc<AtomicBool>),
-        (mode, endpoint, notifications): (Mode, &Endpoint, Option<&Endpoint>),
+        (mode, endpoint, notifications): (Mode, &Endpoint, Option<(&Endpoint, bool)>),
         create_switch: Option<Duration>,
         settings: Arc<Mutex<Settings>>,
         daemon: &Daemon,
@@ -207,11 +207,17 @@ impl AsicTransport {
             PubSubEvent::Subscribed { again: true } => report.lost(),
             PubSubEvent::Subscribed { again: false } => {}
         })?;
-        if let Some(endpoint) = notifications.filter(|_| mode.is_zmq()) {
-            zmq::listen_notifications(endpoint, stop, move |message| match message {
+        if let Some((endpoint, required)) = notifications.filter(|_| mode.is_zmq()) {
+            let listening = zmq::listen_notifications(endpoint, stop, move |message| match message {
                 Some(message) => take_notification(message, &over_zmq),
                 None => over_zmq.lost(),
-            })?;
+            });
+            match listening {
+                Err(e) if required => return Err(e.into()),
+                // ribtide's syncd needs no such listener.
+                Err(e) => tracing::warn!(target: target::ORCHAGENT, error = %e, "notifications of SONiC's syncd over ZeroMQ are not heard; --zmq-notifications names another endpoint"),
+                Ok(()) => {}
+            }
         }
         let (asic, its_stop) = (daemon.connect(Db::Asic)?, stop.clone());
         let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, move || waker.wake()));

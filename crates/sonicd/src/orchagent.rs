@@ -243,7 +243,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         compares_only_groups: routes.is_some(),
         syncd: Box::new(AsicTransport::open(
             (requested, suppression.is.clone()),
-            (given.mode, &syncd, notifications.as_ref()),
+            (given.mode, &syncd, notifications.as_ref().map(|at| (at, args.zmq_notifications.is_some()))),
             create_switch,
             settings,
             daemon,

@@ -270,9 +270,12 @@ pub(super) fn watch(daemon: &Daemon) -> Result<Found, Error> {
     let found = Found::default();
     found.publish(daemon);
     let appl = daemon.databases.get(Db::Appl);
-    let channels = APPL.iter().map(|table| format!("{table}_CHANNEL@{}", appl.id)).collect();
+    let channels: Vec<String> = APPL.iter().map(|table| format!("{table}_CHANNEL@{}", appl.id)).collect();
     let announced = wake_ups(appl, channels, &daemon.stop)?;
-    let mut looker = Looker { found: found.clone(), daemon: daemon.clone(), announced };
+    let tables = [(Db::Appl, APPL), (Db::Config, CONFIG), (Db::State, STATE)];
+    let tables = tables.map(|(db, tables)| Ok((db, tables, daemon.connect(db)?)));
+    let tables = tables.into_iter().collect::<Result<_, Error>>()?;
+    let mut looker = Looker { found: found.clone(), daemon: daemon.clone(), announced, tables };
     let body = move || looker.run();
     thread::spawn("unhandled-tables", Ends::WithOwner, body)
         .map_err(Error::no_thread("to look for tables that are not handled"))?;
@@ -284,6 +287,7 @@ struct Looker {
     daemon: Daemon,
     /// Of each table of APPL_DB.
     announced: Vec<WakeUp>,
+    tables: Vec<(Db, &'static [&'static str], Connection)>,
 }
 
 impl Looker {
@@ -306,52 +310,60 @@ impl Looker {
         }
     }
 
-    fn look(&self) -> Result<(), Error> {
-        for (db, tables) in [(Db::Appl, APPL), (Db::Config, CONFIG), (Db::State, STATE)] {
-            let mut connection = self.daemon.connect(db)?;
+    fn look(&mut self) -> Result<(), TableError> {
+        let found = &self.found;
+        for (db, tables, connection) in &mut self.tables {
             match db {
-                Db::Appl => self.look_at_queues(&mut connection, tables)?,
-                _ => self.look_at_rows(&mut connection, db, tables)?,
+                Db::Appl => look_at_queues(found, connection, tables)?,
+                _ => look_at_rows(found, connection, *db, tables)?,
             }
         }
         self.daemon.bookkeeping.hurry();
         Ok(())
     }
+}
 
-    /// Rows of producers that no consumer took are in the table's set of keys. APPL_DB has all
-    /// routes, so it is not searched for others, which another orchagent took.
-    fn look_at_queues(&self, appl: &mut Connection, tables: &[&str]) -> Result<(), TableError> {
-        let sets: Vec<String> = tables.iter().map(|table| format!("{table}_KEY_SET")).collect();
-        let counts = appl.query_all(sets.iter().map(|set| ["SCARD", set]))?;
-        let examples = appl.query_all(sets.iter().map(|set| ["SRANDMEMBER", set]))?;
-        for ((table, count), example) in tables.iter().zip(counts).zip(examples) {
-            let rows = count.as_integer().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
-            self.found.set(Db::Appl, table, rows, &example.into_text().unwrap_or_default(), NOT_HANDLED);
-        }
-        Ok(())
+/// Rows of producers that no consumer took are in the table's set of keys. APPL_DB has all routes, so
+/// it is not searched for others, which another orchagent took.
+fn look_at_queues(found: &Found, appl: &mut Connection, tables: &[&str]) -> Result<(), TableError> {
+    let sets: Vec<String> = tables.iter().map(|table| format!("{table}_KEY_SET")).collect();
+    let counts = appl.query_all(sets.iter().map(|set| ["SCARD", set]))?;
+    for ((table, set), count) in tables.iter().zip(&sets).zip(counts) {
+        let rows = count.as_integer().and_then(|count| u64::try_from(count).ok()).unwrap_or(0);
+        let example = match rows {
+            0 => None,
+            _ => appl.query(&["SRANDMEMBER", set])?.into_text(),
+        };
+        found.set(Db::Appl, table, rows, &example.unwrap_or_default(), NOT_HANDLED);
     }
+    Ok(())
+}
 
-    fn look_at_rows(&self, connection: &mut Connection, db: Db, tables: &[&str]) -> Result<(), TableError> {
-        let mut rows: BTreeMap<&str, (u64, String)> = BTreeMap::new();
-        connection.scan("*", |_, names| {
-            for name in names {
-                let Some((table, key)) = name.split_once(db.separator()) else { continue };
-                let Ok(at) = tables.binary_search(&table) else { continue };
-                let (count, example) = rows.entry(tables[at]).or_insert((0, key.to_owned()));
-                *count += 1;
-                // The same one at each look.
-                if *key < **example {
-                    *example = key.to_owned();
-                }
+fn look_at_rows(
+    found: &Found,
+    connection: &mut Connection,
+    db: Db,
+    tables: &[&str],
+) -> Result<(), TableError> {
+    let mut rows: BTreeMap<&str, (u64, String)> = BTreeMap::new();
+    connection.scan("*", |_, names| {
+        for name in names {
+            let Some((table, key)) = name.split_once(db.separator()) else { continue };
+            let Ok(at) = tables.binary_search(&table) else { continue };
+            let (count, example) = rows.entry(tables[at]).or_insert((0, key.to_owned()));
+            *count += 1;
+            // The same one at each look.
+            if *key < **example {
+                *example = key.to_owned();
             }
-            Ok(())
-        })?;
-        for table in tables {
-            let (count, example) = rows.remove(table).unwrap_or_default();
-            self.found.set(db, table, count, &example, NOT_HANDLED);
         }
         Ok(())
+    })?;
+    for table in tables {
+        let (count, example) = rows.remove(table).unwrap_or_default();
+        found.set(db, table, count, &example, NOT_HANDLED);
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -392,7 +404,7 @@ mod tests {
             found.set(Db::Appl, "VNET_TABLE", 3, "Vnet1", NOT_HANDLED);
         });
         assert_eq!(lines.lines().count(), 1, "{lines}");
-        assert!(lines.contains("table=\"VNET_TABLE\" rows=2 example=\"Vnet1\""), "{lines}");
+        assert!(lines.contains("table=VNET_TABLE rows=2 example=Vnet1 "), "{lines}");
         assert_eq!(found.0.lock().unwrap().tables["APPL_DB VNET_TABLE"].rows, 3);
         let lines = capture(&LogSettings::default(), || {
             found.set(Db::Appl, "VNET_TABLE", 0, "", NOT_HANDLED);

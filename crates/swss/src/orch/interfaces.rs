@@ -244,6 +244,13 @@ impl Interfaces {
         under: &mut Under<'_>,
         outbox: &mut Outbox,
     ) {
+        let own = self.id_of(name);
+        // A port may be named as a sub-interface is.
+        if let Some(parent) = self.arena.get_mut(own).parent.take()
+            && let Some(children) = self.children.get_mut(&parent)
+        {
+            children.retain(|id| *id != own);
+        }
         for id in self.with_children(name) {
             self.arena.get_mut(id).lower = lower;
             self.step(id, under, outbox);

@@ -290,6 +290,24 @@ fn port_has_one_use_at_a_time() {
     assert_eq!((count(&world, ObjectType::LagMember), count(&world, ObjectType::VlanMember)), (0, 1));
 }
 
+/// As in one process, where each interface of the configuration is a port of its name.
+#[test]
+fn port_may_be_named_as_a_sub_interface() {
+    let mut world = World::bare(OrchConfig::default(), Chip::new());
+    world.set("PORT_TABLE:Ethernet0.7", "lanes=0,1 speed=100000 admin_status=up");
+    world.set("PORT_TABLE:PortConfigDone", "count=1");
+    world.set("PORT_TABLE:PortInitDone", "lanes=0");
+    world.set("INTF_TABLE:Ethernet0.7", "NULL=NULL");
+    world.set("NEIGH_TABLE:Ethernet0.7:10.0.0.2", "neigh=02:00:00:00:00:02 family=IPv4");
+    world.set("ROUTE_TABLE:10.9.0.0/16", "nexthop=10.0.0.2 ifname=Ethernet0.7");
+    world.settle();
+    assert_eq!((world.forwarding("10.9.0.0/16").as_str(), world.events().len()), ("10.0.0.2", 0));
+    world.link(0, false);
+    world.set("ROUTE_TABLE:10.8.0.0/16", "nexthop=10.0.0.2 ifname=Ethernet0.7");
+    world.settle();
+    assert_eq!(world.why("10.8.0.0/16"), "the link of next hop 10.0.0.2, Ethernet0.7, is down");
+}
+
 /// Rows of everything at once.
 const ALL_ROWS: [(&str, &str); 8] = [
     ("VLAN_TABLE:Vlan10", "admin_status=up mtu=9100"),
