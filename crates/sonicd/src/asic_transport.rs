@@ -215,7 +215,9 @@ impl AsicTransport {
             match listening {
                 Err(e) if required => return Err(e.into()),
                 // ribtide's syncd needs no such listener.
-                Err(e) => tracing::warn!(target: target::ORCHAGENT, error = %e, "notifications of SONiC's syncd over ZeroMQ are not heard; --zmq-notifications names another endpoint"),
+                Err(e) => {
+                    tracing::warn!(target: target::ORCHAGENT, error = %e, "notifications of SONiC's syncd over ZeroMQ are not heard; --zmq-notifications names another endpoint")
+                }
                 Ok(()) => {}
             }
         }

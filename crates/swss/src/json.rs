@@ -65,14 +65,17 @@ pub fn read_strings(text: &str) -> Option<Vec<Cow<'_, str>>> {
 }
 
 /// The names and values of a flat object of strings; `None` when the text is not one and nothing else.
-pub fn read_object(text: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
+pub fn read_object(text: &str) -> Option<Fields<'_>> {
     let mut reader = Reader { rest: text.trim_start().strip_prefix('{')? };
     let items = reader.object()?;
     reader.end().then_some(items)
 }
 
+/// The names and values of a flat object.
+pub type Fields<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
 /// The flat objects of strings of an array; `None` when the text is not one and nothing else.
-pub fn read_objects(text: &str) -> Option<Vec<Vec<(Cow<'_, str>, Cow<'_, str>)>>> {
+pub fn read_objects(text: &str) -> Option<Vec<Fields<'_>>> {
     let mut reader = Reader { rest: text.trim_start().strip_prefix('[')? };
     let mut objects = Vec::new();
     if reader.eat(']') {
@@ -116,7 +119,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The rest of a flat object of strings, after its opening brace.
-    fn object(&mut self) -> Option<Vec<(Cow<'a, str>, Cow<'a, str>)>> {
+    fn object(&mut self) -> Option<Fields<'a>> {
         let mut items = Vec::new();
         if self.eat('}') {
             return Some(items);

@@ -13,8 +13,8 @@ mod store;
 mod tests;
 mod view;
 
-use crate::sai::schema::{self, Validation};
 use crate::sai::notification::PortState;
+use crate::sai::schema::{self, Validation};
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
     Status, Verb, VidSource, View,

@@ -181,7 +181,9 @@ impl VirtualSwitch {
         let members = self.objects.iter().filter(|(_, kind)| *kind == ObjectType::LagMember);
         let sends = |(member, _): (Oid, ObjectType)| {
             let attrs = &self.objects.get(member)?.attrs;
-            let port = attrs.iter().find_map(|a| if let Attr::LagMemberPort(port) = a { Some(*port) } else { None })?;
+            let port = attrs
+                .iter()
+                .find_map(|a| if let Attr::LagMemberPort(port) = a { Some(*port) } else { None })?;
             let is_of = attrs.contains(&Attr::LagMemberLag(lag));
             let disabled = attrs.contains(&Attr::LagMemberEgressDisable(true));
             let up = self.oper_status(port) == OperStatus::Up;

@@ -69,8 +69,7 @@ impl VirtualSwitch {
     }
 
     fn is_enabled(&self, port: Oid) -> bool {
-        let enabled =
-            |attr: &Attr| if let Attr::PortAdminState(up) = attr { Some(*up) } else { None };
+        let enabled = |attr: &Attr| if let Attr::PortAdminState(up) = attr { Some(*up) } else { None };
         self.objects.find(port, enabled).unwrap_or(false)
     }
 

@@ -9,8 +9,8 @@ use ribtide_swss::orch::{
     HeldCursor, HeldRow, Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, VidCounter, producer_rows,
 };
 use ribtide_swss::row::{
-    IntfKey, IntfRow, LagMemberRow, LagRow, Mac, MemberKey, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, ResponseKind,
-    ResponseWriter, RouteKey, RouteRow, RouteStateRow, RowName,
+    IntfKey, IntfRow, LagMemberRow, LagRow, Mac, MemberKey, Name, NeighKey, NeighRow, NextHopGroupRow,
+    PortKey, PortRow, ResponseKind, ResponseWriter, RouteKey, RouteRow, RouteStateRow, RowName,
 };
 use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
@@ -750,7 +750,9 @@ impl Orchagent {
     pub(crate) fn forward(&self, prefix: AnyPrefix) -> Option<Forward> {
         let mut forward = self.syncd.chip().switch.route_at(self.router()?, prefix)?;
         // The chip names a LAG by its ports.
-        for hop in forward.hops.iter_mut().filter(|hop| hop.port.contains("member") || hop.port.contains("LAG")) {
+        for hop in
+            forward.hops.iter_mut().filter(|hop| hop.port.contains("member") || hop.port.contains("LAG"))
+        {
             hop.port = interface_name(LAG);
         }
         Some(forward)

@@ -398,13 +398,7 @@ impl Interfaces {
     }
 
     /// Takes in the reply to a request for a router interface.
-    pub(super) fn reply(
-        &mut self,
-        id: u32,
-        reply: ObjectReply,
-        under: &mut Under<'_>,
-        outbox: &mut Outbox,
-    ) {
+    pub(super) fn reply(&mut self, id: u32, reply: ObjectReply, under: &mut Under<'_>, outbox: &mut Outbox) {
         let (verb, outcome, requester) = (reply.verb, reply.outcome(), Requester::Interface(id));
         let name = self.name(id).clone();
         let interface = self.arena.get_mut(id);

@@ -364,10 +364,8 @@ impl Ports {
 /// state is among them.
 fn set_port(name: &Name, oid: Oid, before: &PortRow, now: &PortRow, outbox: &mut Outbox) -> bool {
     let admin_state = now.admin_up.filter(|_| now.admin_up != before.admin_up);
-    let changed = [
-        now.mtu.filter(|_| now.mtu != before.mtu).map(Attr::PortMtu),
-        admin_state.map(Attr::PortAdminState),
-    ];
+    let changed =
+        [now.mtu.filter(|_| now.mtu != before.mtu).map(Attr::PortMtu), admin_state.map(Attr::PortAdminState)];
     for attr in changed.into_iter().flatten() {
         let item = Item::new(oid, [attr]);
         outbox.bulker.enqueue(Verb::Set, ObjectType::Port, Requester::Port(name.clone()), item);

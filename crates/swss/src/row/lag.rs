@@ -35,8 +35,7 @@ impl Row for LagRow {
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {
         let mut row = LagRow::default();
         for (field, value) in fields {
-            let bad =
-                |what: &str| RowError::new(Self::TABLE, format!("{field} \"{value}\" is not {what}"));
+            let bad = |what: &str| RowError::new(Self::TABLE, format!("{field} \"{value}\" is not {what}"));
             match field {
                 "admin_status" => row.admin_up = Some(value == "up"),
                 "oper_status" => row.oper_up = Some(value == "up"),

@@ -5,9 +5,8 @@
 //! `NOTIFICATIONS` of ASIC_DB, and over ZeroMQ as one message.
 
 use super::text::{self, TextError};
-use super::{OperStatus, Oid};
+use super::{Oid, OperStatus};
 use crate::json;
-use std::borrow::Cow;
 
 /// The name of the notification of link states.
 pub const PORT_STATE_CHANGE: &str = "port_state_change";
@@ -63,7 +62,7 @@ pub fn read_port_state_change(message: &str) -> Option<Result<Vec<PortState>, Te
 
 fn read_states(data: &str) -> Option<Vec<PortState>> {
     let states = json::read_objects(data)?;
-    let state = |fields: Vec<(Cow<'_, str>, Cow<'_, str>)>| {
+    let state = |fields: json::Fields<'_>| {
         let get = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| &**value);
         let port = text::read_oid(get("port_id")?)?;
         Some(PortState { port, status: OperStatus::from_name(get("port_state")?)? })
@@ -93,7 +92,15 @@ mod tests {
         for message in ["", "[]", "{}", r#"["switch_shutdown_request","{}"]"#, r#"["fdb_event","[]"]"#] {
             assert!(read_port_state_change(message).is_none(), "{message}");
         }
-        for data in ["", "{}", "[{}]", "[1]", r#"[{\"port_id\":\"oid:0x1\"}]"#, r#"[{\"port_id\":\"1\",\"port_state\":\"SAI_PORT_OPER_STATUS_UP\"}]"#, "[[]]"] {
+        for data in [
+            "",
+            "{}",
+            "[{}]",
+            "[1]",
+            r#"[{\"port_id\":\"oid:0x1\"}]"#,
+            r#"[{\"port_id\":\"1\",\"port_state\":\"SAI_PORT_OPER_STATUS_UP\"}]"#,
+            "[[]]",
+        ] {
             let message = format!(r#"["port_state_change","{data}"]"#);
             assert!(read_port_state_change(&message).unwrap().is_err(), "{message}");
         }

@@ -305,9 +305,11 @@ impl Ports {
             PortObject::LagMember(key) => lag_members.contains_key(key),
             PortObject::Vlan(name) => vlans.contains_key(name),
             PortObject::VlanMember(key) => vlan_members.contains_key(key),
-            PortObject::BridgePort(name) => groups_of.get(name).into_iter().flatten().any(
-                |group| matches!(group, PortObject::VlanMember(key) if vlan_members.contains_key(key)),
-            ),
+            PortObject::BridgePort(name) => {
+                groups_of.get(name).into_iter().flatten().any(
+                    |group| matches!(group, PortObject::VlanMember(key) if vlan_members.contains_key(key)),
+                )
+            }
         }
     }
 
@@ -317,9 +319,8 @@ impl Ports {
         let says_up = self.objects.lags.get(name).and_then(|row| row.oper_up).unwrap_or(true);
         let mut members = PortObjects::members(&self.objects.lag_members, name).peekable();
         let has_link = members.peek().is_none()
-            || members.any(|(key, row)| {
-                row.enabled && self.ports.get(&key.member).is_none_or(super::Port::is_up)
-            });
+            || members
+                .any(|(key, row)| row.enabled && self.ports.get(&key.member).is_none_or(super::Port::is_up));
         outbox.notify(Notification::Link(name.clone(), says_up && has_link));
     }
 
@@ -463,10 +464,9 @@ impl Ports {
             PortObject::Lag(_) | PortObject::Vlan(_) => [None, None],
             PortObject::LagMember(key) => [Some(PortObject::Lag(key.group.clone())), None],
             PortObject::BridgePort(name) => [Some(PortObject::Lag(name.clone())), None],
-            PortObject::VlanMember(key) => [
-                Some(PortObject::Vlan(key.group.clone())),
-                Some(PortObject::BridgePort(key.member.clone())),
-            ],
+            PortObject::VlanMember(key) => {
+                [Some(PortObject::Vlan(key.group.clone())), Some(PortObject::BridgePort(key.member.clone()))]
+            }
         }
     }
 
@@ -651,7 +651,8 @@ impl Ports {
 
     /// Steps what may lie on a port or LAG: it came, or one of its uses ended.
     pub(super) fn step_on(&mut self, name: &Name, outbox: &mut Outbox) {
-        let groups: Vec<PortObject> = self.objects.groups_of.get(name).into_iter().flatten().cloned().collect();
+        let groups: Vec<PortObject> =
+            self.objects.groups_of.get(name).into_iter().flatten().cloned().collect();
         if !self.ports.contains_key(name) {
             self.step_object(&PortObjects::of_name(name), outbox);
         }

@@ -224,7 +224,11 @@ impl Chip {
         let lane = match kind {
             ObjectType::Port => self.lane_of_port(on),
             ObjectType::Lag => 100 + self.lag_ports(on).len() as u32,
-            _ => attrs.iter().find_map(|a| if let Attr::VlanId(id) = a { Some(*id) } else { None }).unwrap().into(),
+            _ => attrs
+                .iter()
+                .find_map(|a| if let Attr::VlanId(id) = a { Some(*id) } else { None })
+                .unwrap()
+                .into(),
         };
         10_000 * tag + if kind == ObjectType::Vlan { 1000 + lane } else { lane }
     }
@@ -360,7 +364,9 @@ impl Sai for Chip {
                     let up = !self.down.contains(&lanes) && !admin.contains(&Attr::PortAdminState(false));
                     Attr::PortOperStatus(if up { OperStatus::Up } else { OperStatus::Down })
                 }
-                (ObjectType::Port, Attr::PortOperSpeed(_)) if !self.hides_links => Attr::PortOperSpeed(40_000),
+                (ObjectType::Port, Attr::PortOperSpeed(_)) if !self.hides_links => {
+                    Attr::PortOperSpeed(40_000)
+                }
                 (ObjectType::Port, Attr::PortLanes(_)) => {
                     self.objects[&id.oid().unwrap()].1.first().cloned().ok_or(Status::NotSupported)?
                 }

@@ -40,11 +40,16 @@ fn created(world: &World, of: ObjectType) -> Vec<Vec<String>> {
     for request in &world.sent {
         match &request.call {
             SaiCall::One { verb: Verb::Create, object, item } if *object == of => {
-                all.push(item.attrs.iter().map(|attr| match attr {
-                    // Ids differ.
-                    attr if !attr.clone().oids_mut().is_empty() => attr.name().to_owned(),
-                    attr => attr.to_string(),
-                }).collect());
+                all.push(
+                    item.attrs
+                        .iter()
+                        .map(|attr| match attr {
+                            // Ids differ.
+                            attr if !attr.clone().oids_mut().is_empty() => attr.name().to_owned(),
+                            attr => attr.to_string(),
+                        })
+                        .collect(),
+                );
             }
             SaiCall::Bulk { object, .. } => assert_ne!(*object, of, "single requests"),
             _ => {}
@@ -254,7 +259,9 @@ fn sub_interface_without_a_tag_or_on_a_vlan_is_refused_with_the_reason() {
     let on_vlan = "interface Vlan100.5 is not programmed: sub-interfaces of VLANs are not programmed; route on the VLAN itself";
     assert_eq!(world.why("10.9.0.0/16"), on_vlan);
     assert_eq!(world.why("10.8.0.0/16"), on_vlan);
-    assert!(world.why("10.7.0.0/16").starts_with("interface Ethernet0.10 is not programmed: its row has no vlan"));
+    assert!(
+        world.why("10.7.0.0/16").starts_with("interface Ethernet0.10 is not programmed: its row has no vlan")
+    );
     // A row that is right at last is taken.
     world.set("INTF_TABLE:Ethernet0.10", "vlan=10");
     world.settle();
@@ -357,7 +364,11 @@ fn rows_come_and_go_in_any_order_and_nothing_is_left() {
         world.syncd.chip_mut().moody = None;
         (0..70).for_each(|_| world.tick(1000));
         assert_eq!(world.forwarding("10.9.0.0/16"), "10.0.0.2 10.0.25.2@102", "seed {seed}");
-        assert_eq!(world.forwarding("10.8.0.0/16"), "10.0.10.2@1010 10.0.25.2@102 10.0.30.2@300102", "seed {seed}");
+        assert_eq!(
+            world.forwarding("10.8.0.0/16"),
+            "10.0.10.2@1010 10.0.25.2@102 10.0.30.2@300102",
+            "seed {seed}"
+        );
         world.assert_db_agrees();
         for (key, _) in shuffled(&mut rng) {
             world.set(key, "DEL");

@@ -39,7 +39,9 @@ fn begun(down: &[u32], oper_status: &str) -> World {
 /// The reports since the last call.
 fn reports(world: &mut World) -> Vec<String> {
     let reports = world.out.port_reports.drain(..);
-    reports.map(|report| format!("{} {} {:?}", report.name, report.oper_status(), report.flap_count)).collect()
+    reports
+        .map(|report| format!("{} {} {:?}", report.name, report.oper_status(), report.flap_count))
+        .collect()
 }
 
 #[test]
@@ -128,7 +130,9 @@ fn reply_that_is_older_than_a_report_does_not_undo_it() {
     world.run();
     let mut replies = Vec::new();
     loop {
-        let reads = |request: &crate::sai::SaiRequest| matches!(request.call, SaiCall::Get { object: ObjectType::Port, .. });
+        let reads = |request: &crate::sai::SaiRequest| {
+            matches!(request.call, SaiCall::Get { object: ObjectType::Port, .. })
+        };
         assert!(world.queue.iter().all(reads));
         let Some(request) = world.queue.pop() else { break };
         let mut out = SyncdOut::default();
