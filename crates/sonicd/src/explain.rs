@@ -296,10 +296,23 @@ fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
         (false, false) => StageState::Passed,
         (false, true) => {
             messages.push(format!("{} has no such row", RouteRow::TABLE));
+            messages.extend(vnet_row(&mut appl, &key)?);
             StageState::Absent
         }
     };
     Ok(ExplainStage { stage: "APPL_DB".into(), state, messages })
+}
+
+/// That a table of VNET routes has this key, taken or not: its rows are not programmed.
+fn vnet_row(appl: &mut Connection, key: &str) -> Result<Option<String>, Error> {
+    for table in ["VNET_ROUTE_TABLE", "VNET_ROUTE_TUNNEL_TABLE"] {
+        let row = appl.database().key(table, key);
+        let there = appl.query(&["EXISTS", &row, &format!("_{row}")])?.as_integer().unwrap_or(0) > 0;
+        if there {
+            return Ok(Some(format!("{row} is a route of a VNET, and ribtide's orchagent programs none")));
+        }
+    }
+    Ok(None)
 }
 
 /// The entry of a route in ASIC_DB, in this virtual router.

@@ -30,7 +30,10 @@ use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
-use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
+use ribtide_swss::row::{
+    IntfRow, LabelRouteRow, LagMemberRow, LagRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow,
+    VlanMemberRow, VlanRow, VrfRow,
+};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
@@ -42,6 +45,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
+/// SONiC's endpoint of syncd for requests, and the port of the one for notifications (sonic-sairedis,
+/// `lib/ContextConfig.cpp`).
+const DEFAULT_SYNCD: &str = "tcp://127.0.0.1:5555";
+const NOTIFICATION_PORT: u16 = 5556;
 /// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
 /// Why the active number of rows is smaller than requested.
@@ -63,8 +70,12 @@ pub struct Options {
     #[arg(short = 'z', value_name = "MODE")]
     pub mode: Option<Mode>,
     /// The endpoint of syncd for requests over ZeroMQ
-    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
+    #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SYNCD)]
     pub zmq_syncd: String,
+    /// The endpoint to listen on for notifications of SONiC's syncd over ZeroMQ; ribtide's syncd sends
+    /// them through Redis [default, without --zmq-syncd: tcp://127.0.0.1:5556]
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zmq_notifications: Option<String>,
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
@@ -202,6 +213,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let rings = &daemon.rings;
     queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
+    let notifications = match &args.zmq_notifications {
+        None if args.zmq_syncd == DEFAULT_SYNCD => Some("tcp://127.0.0.1"),
+        given => given.as_deref(),
+    };
+    let notifications = notifications.map(|text| Endpoint::parse(text, NOTIFICATION_PORT)).transpose();
+    let notifications =
+        notifications.map_err(|e| Error::Configuration(format!("--zmq-notifications: {e}")))?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ if given.asynchronous => Recording::on_thread(args.directory.join(file), rings).map(Some),
@@ -251,7 +269,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
             let link = AsicTransport::open(
                 (requested, suppression.is.clone()),
-                (given.mode, &syncd),
+                (given.mode, &syncd, notifications.as_ref().map(|at| (at, args.zmq_notifications.is_some()))),
                 create_switch,
                 settings,
                 daemon,
@@ -398,7 +416,7 @@ fn route_endpoint(
 }
 
 /// The place of NEXTHOP_GROUP_TABLE in [`feeds`].
-const GROUPS: usize = 4;
+const GROUPS: usize = 8;
 
 /// The tables of APPL_DB in the order of their dependencies. Routes may come over ZeroMQ, or be
 /// prefetched in batches.
@@ -412,6 +430,10 @@ fn feeds(
     let appl = databases.get(Db::Appl);
     let mut channels = vec![
         state_table::channel::<PortRow>(appl),
+        state_table::channel::<LagRow>(appl),
+        state_table::channel::<VlanRow>(appl),
+        state_table::channel::<LagMemberRow>(appl),
+        state_table::channel::<VlanMemberRow>(appl),
         state_table::channel::<VrfRow>(appl),
         state_table::channel::<IntfRow>(appl),
         state_table::channel::<NeighRow>(appl),
@@ -426,6 +448,10 @@ fn feeds(
     let mut wake_up = || wake_ups.next().expect("a wake-up for each channel");
     let mut feeds: Vec<Box<dyn Feed>> = vec![
         Box::new(TableFeed::new(open::<PortRow>(wake_up(), daemon)?, Orch::port)),
+        Box::new(TableFeed::new(open::<LagRow>(wake_up(), daemon)?, Orch::lag)),
+        Box::new(TableFeed::new(open::<VlanRow>(wake_up(), daemon)?, Orch::vlan)),
+        Box::new(TableFeed::new(open::<LagMemberRow>(wake_up(), daemon)?, Orch::lag_member)),
+        Box::new(TableFeed::new(open::<VlanMemberRow>(wake_up(), daemon)?, Orch::vlan_member)),
         Box::new(TableFeed::new(open::<VrfRow>(wake_up(), daemon)?, Orch::vrf)),
         Box::new(TableFeed::new(open::<IntfRow>(wake_up(), daemon)?, Orch::interface)),
         Box::new(TableFeed::new(open::<NeighRow>(wake_up(), daemon)?, Orch::neighbor)),
@@ -501,6 +527,10 @@ fn refill(orch: &mut Orch, daemon: &Daemon) -> Result<IndexRoutes, Error> {
         Ok(daemon.plain::<R>()?.rows(|key, row| take(Change::set(key, row)))?)
     }
     table::<PortRow>(daemon, |change| orch.port(change))?;
+    table::<LagRow>(daemon, |change| orch.lag(change))?;
+    table::<LagMemberRow>(daemon, |change| orch.lag_member(change))?;
+    table::<VlanRow>(daemon, |change| orch.vlan(change))?;
+    table::<VlanMemberRow>(daemon, |change| orch.vlan_member(change))?;
     table::<VrfRow>(daemon, |change| orch.vrf(change))?;
     table::<IntfRow>(daemon, |change| orch.interface(change))?;
     table::<NeighRow>(daemon, |change| orch.neighbor(change))?;

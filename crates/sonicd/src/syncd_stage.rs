@@ -20,7 +20,8 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_runtime::wake_up::WakeUp;
-use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
+use ribtide_swss::sai::notification::PortState;
+use ribtide_swss::sai::{ObjectId, ObjectType, Oid, Sai, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
 use std::collections::VecDeque;
@@ -39,6 +40,9 @@ pub trait OrchLink: Send {
 
     /// Sends the replies, then writes the rows; empties both.
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error>;
+
+    /// Sends link states to orchagent. Never waits for it.
+    fn port_states(&mut self, states: &[PortState]);
 
     /// Whether the request may have been executed by an earlier syncd that ended before its reply.
     fn is_owed(&self, _request: &SaiRequest) -> bool {
@@ -169,6 +173,8 @@ impl<C: SyncdChip> SyncdStage<C> {
     pub fn run(mut self, calls: Option<&CallQueue<SyncdStage<C>>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         let signal = stop.signal();
+        // orchagent heard nothing of the links while there was no syncd.
+        self.syncd.chip_mut().report_all_ports();
         while !stop.stopped() {
             // Taken before the chip is served, so that no later report stays unseen.
             let _ = self.chip_wake_up.take();
@@ -176,6 +182,7 @@ impl<C: SyncdChip> SyncdStage<C> {
             if let Some(calls) = calls {
                 calls.serve(&mut self);
             }
+            self.report_ports();
             let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.requests.try_recv());
             if let Some(warm) = ending {
                 return self.end(warm);
@@ -218,6 +225,12 @@ impl<C: SyncdChip> SyncdStage<C> {
             }
         }
         Ok(())
+    }
+
+    /// Reports links that changed. A view in the making changes none.
+    fn report_ports(&mut self) {
+        let states = self.syncd.port_states();
+        self.link.port_states(&states);
     }
 
     /// Compares the next page of the chip, if it is due.

@@ -213,10 +213,16 @@ fn open_notifications(
 ) -> Result<ring::Receiver<Vec<u8>>, Error> {
     const QUEUE: &str = "notifications of syncd";
     let Daemon { databases, rings, stop, .. } = daemon;
-    if transports.mode.is_zmq() {
-        return Ok(zmq::listen_notifications(&transports.syncd_notifications, QUEUE, rings, stop)?);
-    }
     let (tx, notifications) = rings.bounded(QUEUE, ROWS);
+    if transports.mode.is_zmq() {
+        zmq::listen_notifications(&transports.syncd_notifications, stop, move |message| {
+            if let Some(message) = message {
+                // The thread that takes them ends with the process.
+                let _ = tx.send(message.to_vec());
+            }
+        })?;
+        return Ok(notifications);
+    }
     listen(databases.get(Db::Asic), vec![NOTIFICATIONS.into()], stop, move |event| {
         if let PubSubEvent::Message { payload, .. } = event {
             // The thread that takes them ends with the process.

@@ -6,13 +6,11 @@ use super::listener::{Service, bind};
 use super::push::{CONNECT_BACKOFF, LIMIT, Push, PushSettings, unreachable};
 use super::zmtp::{Kind, Peer};
 use crate::TableError;
-use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 
 /// The name in the log.
 const WHAT: &str = "notifications";
-/// Notifications that wait at most.
-const WAITING: usize = 1024;
 
 /// Connects to an orchagent at `endpoint`, and again after each loss, until `stop`.
 ///
@@ -28,17 +26,16 @@ pub fn connect_notifications(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> 
     Push::connect(endpoint, settings, rings, stop)
 }
 
-/// Listens at `endpoint` for notifications of syncd. They wait in the queue called `queue`.
+/// Listens at `endpoint` for notifications of syncd until the process ends, and calls `on_message` with each
+/// message, and with `None` when a syncd has connected: it may have had nobody to report to before.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
 pub fn listen_notifications(
     endpoint: &Endpoint,
-    queue: &str,
-    rings: &Rings,
     stop: &Stop,
-) -> Result<ring::Receiver<Vec<u8>>, TableError> {
-    let (notifications, came) = rings.bounded(queue, WAITING);
+    on_message: impl Fn(Option<&[u8]>) + Send + Clone + 'static,
+) -> Result<(), TableError> {
     let service = Service {
         kind: Kind::Pull,
         limit: LIMIT,
@@ -47,12 +44,12 @@ pub fn listen_notifications(
         serve_thread: "notification-pull",
     };
     let body = move |mut peer: Peer| {
+        on_message(None);
+        let mut message = Vec::new();
         for count in 1_u64.. {
-            let mut message = Vec::new();
+            message.clear();
             peer.reader.message(&mut message)?;
-            if notifications.send(message).is_err() {
-                break;
-            }
+            on_message(Some(&message));
             // A ribtide peer sends as many as were acknowledged and a window.
             if peer.ours.is_some() {
                 peer.writer.message(&count.to_le_bytes())?;
@@ -60,6 +57,5 @@ pub fn listen_notifications(
         }
         Ok(())
     };
-    bind(endpoint, service, stop, body).map(drop).map_err(|e| unreachable(&endpoint.to_string(), &e))?;
-    Ok(came)
+    bind(endpoint, service, stop, body).map(drop).map_err(|e| unreachable(&endpoint.to_string(), &e))
 }
