@@ -21,7 +21,7 @@ use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::sai::notification::PortState;
-use ribtide_swss::sai::{ObjectId, ObjectType, Oid, Sai, SaiCall, SaiRequest, View};
+use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
 use std::collections::VecDeque;

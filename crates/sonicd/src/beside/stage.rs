@@ -6,6 +6,7 @@ use super::{BesideTransports, Client};
 use crate::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST, VIDCOUNTER};
 use crate::orch_stage::{Feed, SyncdLink};
 use crate::orchagent::RedisVids;
+use crate::port_reports::PortReports;
 use crate::recorder::Recording;
 use crate::{Daemon, Error};
 use crossbeam_channel::Select;
@@ -87,6 +88,11 @@ impl SyncdLink for BesideLink {
             self.under_way = self.under_way.saturating_sub(1);
         }
         Ok(())
+    }
+
+    /// None: link states come as rows of ports ([`LearnedRows`]).
+    fn port_reports(&mut self) -> PortReports {
+        PortReports::default()
     }
 
     fn under_way(&self) -> usize {
