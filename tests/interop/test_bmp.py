@@ -437,9 +437,12 @@ def test_a_station_has_the_same_tables_of_frr(pair):
             for sender in of_host:
                 sender.history(60)
         assert senders[0][0].table == senders[1][0].table
-        tables = lambda: [ours.session.table("pre", sender.address).keys() == sender.table.keys() for sender in senders[0]]
-        # Before either has read the UPDATEs, both have the same tables, too.
-        wait_for("the tables are the neighbours'", lambda: all(tables()))
+        def complete():
+            """Before either has read the UPDATEs, both have the same tables, too."""
+            for sender in senders[0]:
+                has, sent = ours.session.table("pre", sender.address).keys(), sender.table.keys()
+                assert has == sent, (turn, sender.address, sorted(map(str, has ^ sent)))
+        settled(complete, 20)
         settled(lambda: _empty(differences()))
         assert ours.session.table("post", FIRST) != ours.session.table("pre", FIRST)
     ups = [{address: (up["received"], up["ports"][0], up["local"]) for address, up in s.session.up.items()} for s in (ours, theirs)]

@@ -36,9 +36,13 @@ class Session:
         self.bytes = 0
         self.over = False
 
+    def _table(self, view, address=""):
+        """What the reader changes."""
+        return self.tables[view][address]
+
     def table(self, view, address=""):
-        # A copy, which the reader of the connection does not change while one looks.
-        return dict(self.tables[view][address])
+        # A copy, which the reader of the connection does not change. A table that is not there yet is its to make.
+        return dict(self.tables.get(view, {}).get(address, {}))
 
 
 class Station:
@@ -202,6 +206,6 @@ class Station:
             view = "post" if flags & POST else "pre"
             path_ids = wire.path_id_families(up["received"], up["sent"])
         two = peer_type != LOC_RIB and bool(flags & TWO_OCTET)
-        end = wire.apply(session.table(view, address), rest[19:], path_ids, two)
+        end = wire.apply(session._table(view, address), rest[19:], path_ids, two)
         if end is not None:
             session.ends.append((view, address, end))

@@ -142,7 +142,7 @@ fn waiting_connection_goes_on_when_the_other_one_ends() {
 
 /// A connection on which the peer says nothing, as one that it has forgotten, does not keep another one for long.
 #[test]
-fn silent_connection_gives_way() {
+fn silent_connection_ends_for_the_other_one() {
     for (delay, open) in [(OPEN_DELAY, false), (OPEN_DELAY_AFTER_THEIRS, true)] {
         let mut bench = colliding();
         if open {
@@ -429,7 +429,7 @@ impl Pair {
         assert_eq!(self.lost + lost.sum::<u32>(), 0, "a session was lost after {path:?}");
     }
 
-    /// Every order of deliveries from here on; the number of ends of such orders.
+    /// Every order of the deliveries that are left; the number of ends of such orders.
     fn all(&self, path: &mut Vec<(usize, usize)>) -> u32 {
         let ready: Vec<_> = self.ready().collect();
         if ready.is_empty() && self.now == 0 && self.session(0).is_none() {
