@@ -24,6 +24,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const ASIC_STATE: &str = "ASIC_STATE";
+/// The queue of requests.
+const REQUESTS: &str = "orchagent to syncd";
 /// Silence after which nothing is in flight.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Why requests have no replies in `redis_async`.
@@ -136,10 +138,10 @@ impl AsicTransportServer {
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
             queue::forget(&mut daemon.connect(Db::Asic)?)?;
-            (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
+            (Requests::Zmq(zmq::serve(endpoint, REQUESTS, rings, stop, read)?), None, None)
         } else {
             let writer = QueueWriter::open(asic, "GETRESPONSE", stop)?;
-            let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |request| {
+            let (requests, reader) = queue::serve(asic, ASIC_STATE, REQUESTS, rings, stop, |request| {
                 let queue::Request { message, redelivered } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request

@@ -12,6 +12,7 @@ mod appl_transport;
 mod asic_db;
 mod asic_transport;
 mod asic_transport_server;
+mod beside;
 pub mod chip_state;
 pub mod config_db;
 mod config_watch;
@@ -50,6 +51,7 @@ pub mod syncd_chip;
 mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
+mod vpn_tables;
 mod warm;
 mod warm_file;
 

@@ -221,6 +221,16 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
         TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, pops: None, adds: None }
     }
 
+    /// Its consumer.
+    pub(crate) fn consumer(&self) -> &C {
+        &self.consumer
+    }
+
+    /// Its consumer, to be changed.
+    pub(crate) fn consumer_mut(&mut self) -> &mut C {
+        &mut self.consumer
+    }
+
     /// Limits the rows to those that `due` allows.
     pub fn announced(self, due: fn(&Orch) -> usize) -> Self {
         TableFeed { limit: Some(due), ..self }
