@@ -437,6 +437,10 @@ impl OrchLink for AsicTransportServer {
         Ok(lost)
     }
 
+    fn has_room(&self) -> bool {
+        self.rows.has_room()
+    }
+
     fn rows(&self) -> (u64, u64) {
         self.rows.progress()
     }

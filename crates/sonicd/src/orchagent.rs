@@ -28,7 +28,7 @@ use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
 use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::state_table::{self, MAX_BATCH};
+use ribtide_tables::state_table;
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{Connection, Consumer, ConsumerStateTable, PrefetchingConsumer, wake_ups};
 use std::ops::Range;
@@ -40,8 +40,6 @@ use std::time::Duration;
 const DAEMON: &str = "orchagent";
 /// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
-/// Why the active number of rows is smaller than requested.
-const TOO_MANY: &str = "more in one script would delay all clients of the same Redis";
 
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
@@ -183,7 +181,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
-    settings.note("--write-behind-max", args.lag.write_behind_max, args.lag.write_behind_max, "");
+    args.lag.note(&mut settings);
     let seconds = args.reconcile.seconds;
     settings.note("--reconcile-interval", seconds, seconds, "");
     args.ignored.note(&mut settings);
@@ -301,7 +299,7 @@ impl Given {
                 )));
             }
         }
-        settings.note("-b", batch, batch.min(MAX_BATCH), if batch > MAX_BATCH { TOO_MANY } else { "" });
+        settings.note("-b", batch, batch, "");
         settings.note("-k", bulk, bulk, "");
         let mac = match &args.mac {
             None if scripts => config.device("mac")?,
