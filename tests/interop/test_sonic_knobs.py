@@ -245,20 +245,21 @@ def test_a_redis_that_stands_still_delays_routes_at_the_bound(host, age):
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
     end = reading(client)
     in_chip = lambda: sonic.query("counts")["ipv4_routes"]
-    before, total = in_chip(), 300_000
+    before, most, total = in_chip(), 200_000, 300_000
     sender = threading.Thread(target=client.send, args=(frames(port, 0, total),), daemon=True)
     sender.start()
     wait_for("they flow", lambda: in_chip() > before + 5_000, 60, 0.005, alive=sonic.alive())
     sonic.redis.process.popen.send_signal(signal.SIGSTOP)
     if age == "0":
-        wait_for("the chip has all, without Redis", lambda: in_chip() >= before + total, 60, alive=sonic.alive())
+        # Not all: every 5 s fpmsyncd asks Redis itself.
+        wait_for("the chip gets most, without Redis", lambda: in_chip() > before + most, 60, alive=sonic.alive())
     else:
         def stands():
             first = in_chip()
             time.sleep(2)
             return in_chip() == first
         wait_for("the daemons wait", stands, 60, alive=sonic.alive())
-        assert in_chip() < before + total
+        assert in_chip() < before + most
         # The first change after a pause is written up to 8 s late.
         old = lambda: [gauge for gauge in ages(sonic).values() if gauge["depth"] >= gauge["bound"] == 500]
         wait_for("the age is shown", old, 20, alive=sonic.alive())

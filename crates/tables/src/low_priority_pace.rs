@@ -137,18 +137,18 @@ mod tests {
 
     #[test]
     fn pace_at_half_of_the_age_is_full_speed_until_little_waits() {
-        let age = Duration::from_millis(400);
+        let (age, took) = (Duration::from_millis(600), Duration::from_millis(10));
         let (pace, lag) = pace(LagBound { rows: 1_000_000, age: Some(age) });
         let gauge = lag.gauge("APPL_DB", &Rings::default());
         (0..3).for_each(|_| lag.enqueue(1000, || false));
         // The pause would take hours.
         pace.pause(Duration::from_secs(3600));
-        lag.written(1, age, &gauge);
+        lag.written(1, took, &gauge);
         lag.enqueue(1000, || false);
         assert_eq!(pace.rows(10_000), 10_000, "more than a batch waits");
-        lag.written(2, age, &gauge);
+        lag.written(2, took, &gauge);
         lag.enqueue(0, || false);
-        lag.written(1, age, &gauge);
+        lag.written(1, took, &gauge);
         pace.came(Instant::now());
         assert_eq!(pace.rows(10_000), PACED_BATCH_MAX);
     }
