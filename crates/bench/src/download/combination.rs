@@ -29,7 +29,9 @@ pub enum Combination {
     ZmqInLine,
     /// ZeroMQ to orchagent and to syncd, both databases write-behind
     Zmq,
-    /// The same, but neither may be more than 50,000 rows behind
+    /// The same, without a bound in time: rows alone bound how far they are behind
+    ZmqUnbounded,
+    /// As zmq, but neither may be more than 50,000 rows behind
     ZmqClose,
     /// The same on several Redis servers
     ZmqCloseMulti,
@@ -161,7 +163,7 @@ impl Features {
 
 impl Combination {
     /// The combinations of a run without `--dut`.
-    pub const SUITE: [Combination; 14] = [
+    pub const SUITE: [Combination; 15] = [
         Combination::ApplDb,
         Combination::ApplDbStable,
         Combination::Default,
@@ -173,6 +175,7 @@ impl Combination {
         Combination::ZmqRedis,
         Combination::ZmqInLine,
         Combination::Zmq,
+        Combination::ZmqUnbounded,
         Combination::ZmqClose,
         Combination::ZmqCloseMulti,
         Combination::ZmqOff,
@@ -190,6 +193,7 @@ impl Combination {
         const ZMQ_ROUTES: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
         const BOUNDED_LAG: &[&str] = &["--write-behind-max", "50000"];
+        const NO_AGE: &[&str] = &["--write-behind-max-age", "0"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -214,6 +218,11 @@ impl Combination {
                 wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
             Combination::Zmq => wired(ZMQ_ROUTES, ZMQ, &["-z", "zmq_sync", "-R"]),
+            Combination::ZmqUnbounded => wired(
+                &[ZMQ_ROUTES, NO_AGE].concat(),
+                &[ZMQ, NO_AGE].concat(),
+                &[&["-z", "zmq_sync", "-R"], NO_AGE].concat(),
+            ),
             Combination::ZmqClose => wired(
                 &[ZMQ_ROUTES, BOUNDED_LAG].concat(),
                 &[ZMQ, BOUNDED_LAG].concat(),
