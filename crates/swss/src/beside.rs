@@ -15,11 +15,13 @@
 //! | `client` | requests of the client that do not simply pass |
 //! | `requests` | requests of ribtide's orchagent: those that are only stand-ins, and the others |
 //! | `own` | stand-ins, and what ribtide has put into the chip |
+//! | `leftovers` | what an earlier run of ribtide left in the chip |
 //! | `view` | INIT_VIEW and APPLY_VIEW: ribtide's routes are put into the client's view |
 //! | `rows` | rows for ribtide's orchagent |
 
 mod client;
 mod learned;
+mod leftovers;
 mod message;
 mod own;
 mod requests;
@@ -31,6 +33,7 @@ use crate::sai::text::Message;
 use crate::sai::{ObjectType, Oid, SaiReply, SaiRequest, Status, VidSource};
 use client::Client;
 use learned::{Learned, Lesson};
+use leftovers::Leftovers;
 pub use message::from_zmq;
 use own::Own;
 use requests::SentOwn;
@@ -159,6 +162,7 @@ pub struct Beside {
     sent: VecDeque<Sent>,
     /// Removals that were refused: the stand-in, and when the client last tried.
     refused: Map<Oid, u64>,
+    leftovers: Leftovers,
     /// When the client applied a view that lacks objects which ribtide carried over.
     carried_since: Option<u64>,
     now_ms: u64,
@@ -186,6 +190,7 @@ impl Beside {
             program: VecDeque::new(),
             sent: VecDeque::new(),
             refused: Map::default(),
+            leftovers: Leftovers::default(),
             carried_since: None,
             now_ms: 0,
             window: window.max(1),
@@ -195,13 +200,6 @@ impl Beside {
     /// Takes in a request of the client. The reply has the same number.
     pub fn client(&mut self, number: u64, message: Message) {
         self.waiting.push_back((number, message));
-    }
-
-    /// Takes in that the client of earlier requests is gone: those that wait are dropped, since no
-    /// client waits for their replies. One at syncd goes on.
-    pub fn client_gone(&mut self) {
-        self.waiting.clear();
-        self.client = self.client.take().filter(Client::is_at_syncd);
     }
 
     /// Takes in a request of ribtide's orchagent.
@@ -281,6 +279,25 @@ impl Beside {
         self.now_ms = now_ms;
         self.look_at_refusals(out);
         self.look_at_carried(out);
+        self.look_at_leftovers();
+    }
+
+    /// Whether the machine needs the time soon: a removal waits, or what was carried over.
+    pub fn waits(&self) -> bool {
+        self.client.as_ref().is_some_and(Client::waits_for_release)
+            || !self.refused.is_empty()
+            || self.carried_since.is_some()
+            || self.leftovers.wait()
+    }
+
+    /// The names of LAGs with a router interface: their link states are in LAG_TABLE.
+    pub fn lags(&self) -> Vec<Name> {
+        self.learned.lags().collect()
+    }
+
+    /// Whether there are any.
+    pub fn has_lags(&self) -> bool {
+        self.learned.lags().next().is_some()
     }
 
     /// How many requests wait here or at syncd.

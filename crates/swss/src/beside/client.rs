@@ -46,11 +46,6 @@ struct Passed {
 }
 
 impl Client {
-    /// Whether syncd has it.
-    pub(super) fn is_at_syncd(&self) -> bool {
-        matches!(self.state, State::AtSyncd)
-    }
-
     /// Whether it waits for ribtide's orchagent, so that its requests go first.
     pub(super) fn waits_for_release(&self) -> bool {
         matches!(self.state, State::Release { .. })
@@ -329,7 +324,7 @@ impl Beside {
 }
 
 /// The label of the text of a key.
-fn label_of(id: &str) -> Option<u32> {
+pub(super) fn label_of(id: &str) -> Option<u32> {
     let fields = crate::json::read_object(id)?;
     fields.iter().find(|(name, _)| name == "label")?.1.parse().ok()
 }

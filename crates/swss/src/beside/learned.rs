@@ -13,6 +13,9 @@ use crate::sai::{Oid, Status};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use std::net::IpAddr;
 
+/// SAI's number of LAGs, in bits 48 to 55 of an id (`saitypes.h`).
+const LAG: u64 = 2;
+
 /// A change of the state that passed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Lesson {
@@ -366,7 +369,16 @@ impl Learned {
         self.by_address.get(&(interface, ip)).copied()
     }
 
-    /// The port, LAG or VLAN of this name.
+    /// Names of LAGs below router interfaces.
+    pub(super) fn lags(&self) -> impl Iterator<Item = Name> + '_ {
+        let lag = |interface: &RouterInterface| {
+            let lower = interface.lower;
+            (lower.0 >> 48 == LAG).then(|| self.names.get(&lower).cloned()).flatten()
+        };
+        self.interfaces.values().filter_map(lag)
+    }
+
+    /// The name of a port, LAG or VLAN.
     pub(super) fn lower(&self, oid: Oid) -> Option<&Name> {
         self.names.get(&oid)
     }

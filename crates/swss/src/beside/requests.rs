@@ -205,7 +205,7 @@ impl Beside {
     }
 
     /// An object of ribtide with the ids of the view; it waits while another object is not there.
-    fn translated(&self, item: &Item) -> Decision {
+    fn translated(&mut self, item: &Item) -> Decision {
         let mut item = item.clone();
         let there = |oid: &mut Oid| match self.own.translate(*oid) {
             Some(real) => {
@@ -217,7 +217,10 @@ impl Beside {
         let all = item.id.oids_mut().all(there);
         let all = all && item.attrs.iter_mut().all(|attr| attr.oids_mut().iter_mut().all(there));
         match all {
-            true => Decision::Pass(item),
+            true => {
+                self.leftovers.claim(&item.id);
+                Decision::Pass(item)
+            }
             false => Decision::Here(NOT_THERE),
         }
     }

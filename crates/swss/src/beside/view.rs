@@ -37,7 +37,7 @@ impl Beside {
     }
 
     /// Pushes bulks of at most [`BULK_MAX`] objects.
-    fn push_bulks(&mut self, op: &'static str, object: &str, items: &[(String, String)]) {
+    pub(super) fn push_bulks(&mut self, op: &'static str, object: &str, items: &[(String, String)]) {
         for items in items.chunks(BULK_MAX) {
             self.push(message::bulk(op, object, items), Effect::Nothing);
         }
@@ -323,6 +323,7 @@ impl Beside {
         self.learned = view;
         self.described = true;
         self.refused.clear();
+        self.leftovers.clear();
         self.announce_all(out);
     }
 
@@ -331,12 +332,7 @@ impl Beside {
     pub fn found(&mut self, key: &str, fields: Vec<(String, String)>) {
         let Some((object, id)) = key.split_once(':') else { return };
         let Some(object) = object.strip_prefix("SAI_OBJECT_TYPE_") else { return };
-        if object == "SWITCH" {
-            if let Some(oid) = message::oid(&fields, "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID") {
-                self.learned.default_router = oid;
-            }
-            return;
-        }
+        self.note_leftover(object, id, &fields);
         self.learned.created(object, id, fields, &mut Vec::new());
     }
 
@@ -629,7 +625,7 @@ fn member_text(group: Oid, hop: Oid, attrs: &Attrs) -> String {
     text
 }
 
-fn label_text(label: u32) -> String {
+pub(super) fn label_text(label: u32) -> String {
     let mut id = String::new();
     write_id(&InsegEntry { switch: SWITCH, label }.into(), &mut id);
     id

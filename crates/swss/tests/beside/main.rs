@@ -29,6 +29,10 @@ impl Rig {
         let mut vids = VidCounter::default();
         // Ids of the recorded client are below.
         vids.pass(0x100_0000).unwrap();
+        Rig::with(vids)
+    }
+
+    fn with(vids: VidCounter) -> Rig {
         Rig {
             beside: Beside::new(Box::new(vids.clone()), 1),
             orch: Orch::new(
@@ -121,6 +125,26 @@ impl Rig {
             "DEL" => Change::del(key),
             _ => Change::set(key, RouteRow::from_fields(fields).unwrap()),
         });
+        self.settle();
+    }
+
+    /// ribtide's orchagent starts again: it knows what ASIC_DB has, and the rows that come again.
+    fn restart_ribtide(&mut self, former: std::ops::Range<u64>) {
+        let mut vids = VidCounter::default();
+        vids.pass(0x200_0000).unwrap();
+        let syncd = std::mem::take(&mut self.syncd);
+        *self = Rig { syncd, number: self.number, ..Rig::with(vids) };
+        self.beside.found_former_ids(vec![former]);
+        self.beside.found_switch(
+            ribtide_swss::sai::text::read_oid("oid:0x3000000000022").unwrap(),
+            ribtide_swss::sai::text::read_oid("oid:0x1000000000001").unwrap(),
+        );
+        for (key, fields) in &self.syncd.objects {
+            self.beside.found(key, fields.iter().map(|(n, v)| (n.clone(), v.clone())).collect());
+        }
+        let (mut out, mut own) = (BesideOut::default(), OrchOut::default());
+        self.beside.found_all(&mut out);
+        self.carry_out(&mut out, &mut own);
         self.settle();
     }
 

@@ -371,3 +371,24 @@ fn vrf_is_learned_with_its_interface() {
     assert_eq!(rig.target("20.0.8.0/24"), Some(hop_id(7, 1)));
     assert!(!rig.beside.needs_names());
 }
+
+#[test]
+fn restarted_ribtide_takes_its_routes_over_and_removes_what_no_row_asks_for() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.route("20.0.2.0/24", ECMP);
+    let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("10.9.9.9/32"));
+    let own = ["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x1000000000001"];
+    assert_eq!(rig.client(&key, "Screate", &own), "SAI_STATUS_SUCCESS");
+    rig.restart_ribtide(0x100_0000..0x200_0000);
+    rig.route("20.0.0.0/24", &via(1));
+    rig.route("20.0.1.0/24", ECMP);
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(1, 1)));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP").len(), 2, "the former one and its successor");
+    rig.pass(31_000);
+    assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()), (1, 2));
+    let left: Vec<String> = rig.syncd.routes().into_keys().collect();
+    assert_eq!(left, ["0.0.0.0/0", "10.9.9.9/32", "20.0.0.0/24", "20.0.1.0/24", "::/0"]);
+    assert!(rig.events.is_empty(), "{:?}", rig.events);
+}
