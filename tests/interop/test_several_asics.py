@@ -117,6 +117,12 @@ def test_one_of_two_stands_still(host):
     shown = host.run(binary(), "show", "pipeline", "--sonic", "--json", *asics[0].databases)
     assert {(daemon["asic"], daemon["daemon"]) for daemon in json.loads(shown) if daemon["queues"]} \
         == {(f"asic{number}", daemon) for number in range(2) for daemon in FLAGS}
+    # A record is 10,000 routes or more.
+    shown = json.loads(host.run(binary(), "show", "performance", "--sonic", "--json", *asics[0].databases))
+    stages = {stage["stage"] for stage in shown if stage["records"]}
+    assert {f"asic{number}/{stage}" for number in range(2) for stage in ("fpmsyncd/READ", "orchagent/DRAIN", "syncd/SAI")} <= stages, stages
+    one = host.run(binary(), "show", "performance", "asic1/syncd/SAI", "--sonic", "--json", *asics[0].databases)
+    assert all(json.loads(line)["Tasks"] >= 10_000 for line in one.splitlines()) and one
     # Its host answered all the time: no daemon took it for gone.
     assert [client["connects"] for client in router.show("fpm")["clients"]] == [1, 1]
 

@@ -149,7 +149,7 @@ const GRAPH: &[Row] = &[
         ],
         &["wire", "policy", "bgp"],
     ),
-    row("bench", &["prefix", "wire", "rib", "runtime", "text"], &["bgp", "policy"]),
+    row("bench", &["prefix", "wire", "rib", "swss", "runtime", "tables", "text"], &["bgp", "policy"]),
     row(
         "sim",
         &[

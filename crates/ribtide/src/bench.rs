@@ -40,6 +40,9 @@ pub(crate) enum Suite {
     Everything(download::everything::Options),
     /// `ribtide route-check --sonic`: the cost of a check, at rest and while all routes change
     RouteCheck(download::check::Options),
+    /// ROUTE_TABLE's producer and consumer over Redis without daemons, alone, together and beside other
+    /// requests: the route-download document's "Redis Performance"
+    StateTables(download::state_tables::Options),
     /// orchagent's -b and -k: speed, and the latency of an urgent route and of a link event under load
     BatchSizes(download::sizes::Options),
 }
@@ -56,6 +59,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), String> {
         Suite::Loading(options) => download::loading::run(options),
         Suite::Everything(options) => download::everything::run(options),
         Suite::RouteCheck(options) => download::check::run(options),
+        Suite::StateTables(options) => download::state_tables::run(options),
         Suite::BatchSizes(options) => download::sizes::run(options),
     };
     measured.map_err(|e| e.to_string())
@@ -75,6 +79,8 @@ fn list() -> String {
     out += &values::<nexthop::Subject>();
     out += "\ncombinations of route-download (--dut):\n";
     out += &values::<download::Combination>();
+    out += "\nworkloads of route-download (--work):\n";
+    out += &values::<download::Work>();
     out += "\nworkloads of transport (--work):\n";
     out += &values::<download::transport::TransportWorkload>();
     out += "\nfeature sets of transport (--dut):\n";

@@ -7,13 +7,16 @@
 use crate::ring::{Progress, next_id};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::thread;
+use std::fmt;
 use std::sync::Arc;
 
 /// A depth that its owner sets. It is listed until it is dropped.
 #[derive(Debug)]
 pub struct Gauge(Arc<Level>);
 
-#[derive(Debug)]
+/// Measures a depth that changes without its owner, such as an age.
+type Sample = Box<dyn Fn() -> usize + Send + Sync>;
+
 pub(crate) struct Level {
     name: String,
     bound: Option<u64>,
@@ -25,6 +28,14 @@ pub(crate) struct Level {
     moved: AtomicU64,
     /// The thread that reported last; 0: none yet.
     owner: AtomicU32,
+    /// Called by each reader before it reads.
+    sample: Option<Sample>,
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Level").field("depth", &self.read()).finish_non_exhaustive()
+    }
 }
 
 /// The state of a queue, a ring or another one.
@@ -43,7 +54,7 @@ pub struct Depth {
 }
 
 impl Gauge {
-    pub(crate) fn new(name: String, bound: Option<usize>) -> Gauge {
+    pub(crate) fn new(name: String, bound: Option<usize>, sample: Option<Sample>) -> Gauge {
         let zero = || AtomicU64::new(0);
         let bound = bound.map(|bound| bound as u64);
         Gauge(Arc::new(Level {
@@ -55,6 +66,7 @@ impl Gauge {
             id: next_id(),
             moved: zero(),
             owner: AtomicU32::new(0),
+            sample,
         }))
     }
 
@@ -67,6 +79,11 @@ impl Gauge {
     pub fn moved(&self) {
         self.0.moved.fetch_add(1, Relaxed);
         self.0.owner.store(thread::id(), Relaxed);
+    }
+
+    /// Notes a depth from any thread. Of depths noted at the same time the greatest is the peak.
+    pub fn observe(&self, depth: usize) {
+        self.0.observe(depth as u64);
     }
 
     /// Sets the depth.
@@ -96,7 +113,18 @@ impl Level {
         (taken > 0).then_some(Progress { id, name, depth, taken, consumer, is_ring: false })
     }
 
+    fn observe(&self, now: u64) {
+        let before = self.depth.swap(now, Relaxed);
+        self.peak.fetch_max(now, Relaxed);
+        if self.bound.is_some_and(|bound| now >= bound && before < bound) {
+            self.full.fetch_add(1, Relaxed);
+        }
+    }
+
     pub(crate) fn read(&self) -> Depth {
+        if let Some(sample) = &self.sample {
+            self.observe(sample() as u64);
+        }
         Depth {
             name: self.name.clone(),
             bound: self.bound,
@@ -110,6 +138,8 @@ impl Level {
 #[cfg(test)]
 mod tests {
     use crate::ring::Rings;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
     fn a_gauge_is_listed_beside_rings_with_its_peak_and_how_often_it_was_full() {
@@ -130,5 +160,19 @@ mod tests {
         drop(rows);
         assert_eq!(read(), [ring(), other()]);
         assert_eq!(rings.read().len(), 1);
+    }
+
+    #[test]
+    fn sampled_gauge_is_measured_by_its_readers_and_keeps_the_peak_of_others() {
+        let (rings, age) = (Rings::default(), Arc::new(AtomicUsize::new(7)));
+        let its_age = age.clone();
+        let gauge = rings.sampled_gauge("age", Some(10), move || its_age.load(Relaxed));
+        let read = || rings.depths().pop().map(|d| (d.depth, d.peak, d.full));
+        assert_eq!(read(), Some((7, 7, 0)));
+        gauge.observe(12);
+        gauge.observe(3);
+        assert_eq!(read(), Some((7, 12, 1)));
+        age.store(11, Relaxed);
+        assert_eq!(read(), Some((11, 12, 2)));
     }
 }

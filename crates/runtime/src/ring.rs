@@ -127,7 +127,21 @@ impl Rings {
 
     /// Makes a gauge of a queue that is no ring; its producer waits at `bound`.
     pub fn gauge(&self, name: impl Into<String>, bound: Option<usize>) -> Gauge {
-        let gauge = Gauge::new(self.name(name), bound);
+        self.list(Gauge::new(self.name(name), bound, None))
+    }
+
+    /// Makes a gauge of a depth that changes by itself, such as the age of what waits: each reader
+    /// calls `sample`.
+    pub fn sampled_gauge(
+        &self,
+        name: impl Into<String>,
+        bound: Option<usize>,
+        sample: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Gauge {
+        self.list(Gauge::new(self.name(name), bound, Some(Box::new(sample))))
+    }
+
+    fn list(&self, gauge: Gauge) -> Gauge {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.push(Arc::downgrade(gauge.level()));
         gauge

@@ -4,6 +4,7 @@
 //! Over ZeroMQ a lost connection loses the messages in flight, so fpmsyncd resends every row on each
 //! new connection ([`ResyncState`]).
 
+use super::settings::Settings;
 use super::{Daemon, Error};
 use clap::Args;
 use ribtide_runtime::gauge::Gauge;
@@ -14,7 +15,8 @@ use ribtide_swss::fpmsyncd::{ResendKind, ResyncState};
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
-use ribtide_tables::{Pipeline, PlainTable, Producer, ProducerStateTable, WriteBehind};
+use ribtide_tables::{LagBound, Pipeline, PlainTable, Producer, ProducerStateTable, WriteBehind};
+use std::time::Duration;
 
 /// The port of orchagent for tables; on a host with several ASICs each namespace has its own.
 pub(super) const PORT: u16 = 8100;
@@ -37,6 +39,23 @@ pub struct Lag {
     /// as many
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub write_behind_max: usize,
+    /// How long a row may wait for a write-behind database. Routes wait while Redis cannot keep up; 0:
+    /// only --write-behind-max bounds it
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    pub write_behind_max_age: u64,
+}
+
+impl Lag {
+    pub(super) fn bound(self) -> LagBound {
+        let age = (self.write_behind_max_age > 0).then(|| Duration::from_millis(self.write_behind_max_age));
+        LagBound { rows: self.write_behind_max, age }
+    }
+
+    /// Notes its settings.
+    pub(super) fn note(self, settings: &mut Settings) {
+        settings.note("--write-behind-max", self.write_behind_max, self.write_behind_max, "");
+        settings.note("--write-behind-max-age", self.write_behind_max_age, self.write_behind_max_age, "");
+    }
 }
 
 /// A row of a table that has resyncs.
@@ -79,7 +98,7 @@ impl<R: ResyncRow> Routes<R> {
         daemon: &Daemon,
     ) -> Result<Routes<R>, Error> {
         let table = || ProducerStateTable::open(&daemon.databases, pipeline, &daemon.stop);
-        let written = WriteBehind::full_speed(table()?, flush, &daemon.rings)?;
+        let written = WriteBehind::full_speed(table()?, pipeline.capacity, flush, &daemon.rings)?;
         Ok(Routes::Redis(Box::new(RedisRoutes { written, stored: table()? })))
     }
 
@@ -267,11 +286,33 @@ impl<R: ResyncRow> Routes<R> {
         }
     }
 
-    /// Whether changes would leave this process; without a connected orchagent they go to APPL_DB.
+    /// Whether changes would leave this process; without a connected orchagent they go to APPL_DB. Not
+    /// while APPL_DB is as far behind as it may be.
     pub(super) fn has_room(&self) -> bool {
         match self {
             Routes::Redis(redis) => redis.written.has_room(),
-            Routes::Zmq(zmq) => !zmq.producer.is_connected() || zmq.producer.has_room(),
+            Routes::Zmq(zmq) => {
+                zmq.kept.is_in_bound() && (!zmq.producer.is_connected() || zmq.producer.has_room())
+            }
+        }
+    }
+
+    /// Takes the wake-up of APPL_DB's writer, if routes go over ZeroMQ: the stage then checks
+    /// [`Routes::has_room`].
+    pub(super) fn begin_round(&self) {
+        if let Some(written) = self.written() {
+            let _ = written.take();
+        }
+    }
+
+    /// Wakes the caller when APPL_DB may be less far behind, if routes go over ZeroMQ.
+    pub(super) fn written(&self) -> Option<&WakeUp> {
+        match self {
+            Routes::Zmq(zmq) => match &zmq.kept {
+                Kept::WriteBehind(table) => Some(table.wake_up()),
+                Kept::Off | Kept::InLine(_) => None,
+            },
+            Routes::Redis(_) => None,
         }
     }
 }
@@ -302,6 +343,13 @@ enum Kept<R: Row> {
 }
 
 impl<R: Row> Kept<R> {
+    fn is_in_bound(&self) -> bool {
+        match self {
+            Kept::Off | Kept::InLine(_) => true,
+            Kept::WriteBehind(table) => table.is_in_bound(),
+        }
+    }
+
     fn generation(&self) -> u64 {
         match self {
             Kept::Off => 0,
@@ -325,7 +373,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
                 Kept::Off
             }
             Persistence::WriteBehind => {
-                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.write_behind_max, rings)?)
+                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.bound(), rings)?)
             }
             Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };

@@ -19,7 +19,9 @@ use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Sai, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
-use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, passed_over, server_returns};
+use ribtide_tables::{
+    Connection, LowPriorityPace, Reply, TableError, WriteBehindLag, passed_over, server_returns,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::thread::JoinHandle;
@@ -132,6 +134,14 @@ impl AsicDb {
         Ok(())
     }
 
+    /// Whether [`AsicDb::write`] would not wait for the bound in time.
+    pub(super) fn has_room(&self) -> bool {
+        match self {
+            AsicDb::Off { .. } | AsicDb::InLine(_) => true,
+            AsicDb::WriteBehind(writer) => writer.has_ended() || writer.lag.has_room(Instant::now()),
+        }
+    }
+
     /// Frees the buffers of a connection that this thread writes to. The write-behind thread frees its
     /// own.
     pub(super) fn shrink_to_fit(&mut self) {
@@ -178,10 +188,11 @@ impl AsicDb {
 
 /// The write-behind thread of ASIC_DB. It also writes the marker keys again when the server may have lost them.
 pub(super) struct AsicWriter {
-    /// The queue of packed rows with their arrival time. Boxed, because the ring has thousands of
-    /// slots. `None` only during drop.
-    batches: Option<ring::Sender<Box<(PackedChanges, Instant)>>>,
+    /// The queue of packed rows. Boxed, because the ring has thousands of slots. `None` only during
+    /// drop.
+    batches: Option<ring::Sender<Box<PackedChanges>>>,
     pace: LowPriorityPace,
+    lag: WriteBehindLag,
     thread: Option<JoinHandle<()>>,
     failed: oneshot::Receiver<Error>,
     /// The server came back.
@@ -193,43 +204,41 @@ pub(super) struct AsicWriter {
 impl AsicWriter {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<AsicWriter, Error> {
         let bound = lag.write_behind_max / BULK;
-        let (batches, waiting) =
-            rings.bounded::<Box<(PackedChanges, Instant)>>("rows to ASIC_DB (write-behind)", bound);
-        let pace = LowPriorityPace::new(bound);
-        let its_pace = pace.clone();
+        let (batches, waiting) = rings.bounded::<Box<PackedChanges>>("rows to ASIC_DB (write-behind)", bound);
+        let lag = WriteBehindLag::new(lag.bound(), Db::Asic.name());
+        let pace = LowPriorityPace::new(lag.clone());
+        let (its_pace, its_lag, age) = (pace.clone(), lag.clone(), lag.gauge(Db::Asic.name(), rings));
         let (failing, failed) = oneshot::pair();
         let (lost_waker, lost) = wake_up::pair();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
-            let all = || waiting.len();
             let mut round = || {
                 let mut select = Select::new();
                 waiting.watch(&mut select);
                 rows.returned.watch(&mut select);
                 let _ = select.ready_timeout(idle::until_idle());
                 let Ok(first) = waiting.next_now() else { return Ok(false) };
-                let oldest = first.as_ref().map(|first| first.1);
-                let begin = Instant::now();
-                let mut left = oldest.map_or(0, |came| its_pace.rows(WRITE_BATCH_MAX, came, all()));
+                let (begin, any) = (Instant::now(), first.is_some());
+                let mut left = if any { its_pace.rows(WRITE_BATCH_MAX) } else { 0 };
                 let (mut next, mut batches_done) = (first, 0);
-                while let Some(batch) = next {
-                    let (rows_of_it, _) = *batch;
+                while let Some(rows_of_it) = next {
                     batches_done += 1;
                     left = left.saturating_sub(rows_of_it.len());
                     rows.begin(rows_of_it.unpack())?;
                     next = if left > 0 { waiting.try_recv() } else { None };
                 }
-                if oldest.is_some() {
+                if any {
                     rows.connection.flush()?;
+                    its_lag.written(batches_done, begin.elapsed(), &age);
                 }
-                its_written.fetch_add(batches_done, Release);
+                its_written.fetch_add(batches_done as u64, Release);
                 if rows.is_lost()? {
                     lost_waker.wake();
                 }
-                let idle = idle::on_wait(oldest.is_none());
-                if let Some(oldest) = oldest {
-                    its_pace.pause(begin.elapsed(), oldest, all);
+                let idle = idle::on_wait(!any);
+                if any {
+                    its_pace.pause(begin.elapsed());
                 } else if idle {
                     rows.connection.shrink_to_fit();
                     idle::purge();
@@ -246,16 +255,20 @@ impl AsicWriter {
         };
         let thread =
             thread::spawn("asic-db", Ends::WithOwner, body).map_err(Error::no_thread("for ASIC_DB"))?;
-        Ok(AsicWriter { batches: Some(batches), pace, thread: Some(thread), failed, lost, given: 0, written })
+        let (batches, thread) = (Some(batches), Some(thread));
+        Ok(AsicWriter { batches, pace, lag, thread, failed, lost, given: 0, written })
     }
 
-    /// Enqueues rows. Blocks while the queue is full.
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Enqueues rows. Blocks while the queue is full, or ASIC_DB is as far behind as it may be.
     fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         self.given += 1;
-        let now = Instant::now();
-        self.pace.came(now);
-        let sent =
-            self.batches.as_ref().is_some_and(|batches| batches.send(Box::new((changes, now))).is_ok());
+        self.pace.came(Instant::now());
+        self.lag.enqueue(changes.len(), || self.has_ended());
+        let sent = self.batches.as_ref().is_some_and(|batches| batches.send(Box::new(changes)).is_ok());
         match self.failed.try_recv() {
             Some(e) => Err(e),
             None if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),

@@ -473,6 +473,10 @@ impl OrchLink for AsicTransportServer {
         Ok(lost)
     }
 
+    fn has_room(&self) -> bool {
+        self.rows.has_room()
+    }
+
     fn rows(&self) -> (u64, u64) {
         self.rows.progress()
     }

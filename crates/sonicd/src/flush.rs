@@ -1,14 +1,25 @@
-//! When fpmsyncd writes changed rows.
+//! When fpmsyncd writes changed rows, and how many at once.
+//!
+//! The counterpart of `flushPipeline` (sonic-swss, `fpmsyncd/fpmsyncd.cpp`) and of the capacity of
+//! `RedisPipeline` (sonic-swss-common, `common/redispipeline.h`).
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use ribtide_tables::Pipeline;
+use ribtide_tables::state_table::MAX_BATCH;
 use std::time::{Duration, Instant};
 
 /// When rows are written.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Flush {
-    /// The most changed routes that wait: a flush begins at this number
-    #[arg(long, value_name = "ROUTES", default_value_t = 1000)]
+    /// The most changed routes that wait: a flush begins at this number, and writes at most so many to
+    /// Redis, with one publication
+    #[arg(long, value_name = "ROUTES", default_value_t = 10_000)]
     pub pipeline: usize,
+    /// The routes of one script call in Redis. With 1 each call publishes, as SONiC's do
+    #[arg(long, value_name = "ROUTES", default_value_t = 1000,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_BATCH as u64))]
+    pub rows_per_call: usize,
     /// The longest time that a changed route waits for a flush
     #[arg(long, value_name = "MS", default_value_t = 10)]
     pub flush_timer: u64,
@@ -20,6 +31,11 @@ pub struct Flush {
 impl Flush {
     fn interval(&self) -> Duration {
         Duration::from_millis(self.flush_timer)
+    }
+
+    /// The batching of rows that go through Redis.
+    pub(super) fn rows(&self, stable: bool) -> Pipeline {
+        Pipeline { batch: self.rows_per_call, capacity: self.pipeline, stable }
     }
 }
 
@@ -61,10 +77,11 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const FLUSH: Flush = Flush { pipeline: 100, rows_per_call: 10, flush_timer: 10, small_traffic: 5 };
 
     fn timer() -> (FlushTimer, Instant) {
         let start = Instant::now();
-        (FlushTimer::new(Flush { pipeline: 100, flush_timer: 10, small_traffic: 5 }, start), start)
+        (FlushTimer::new(FLUSH, start), start)
     }
 
     #[test]

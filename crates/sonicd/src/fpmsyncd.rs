@@ -295,7 +295,8 @@ fn open_routes(
         settings.note("appl-db", "in-line", "in-line", "the way to orchagent");
         let why = if options.stable_table { "right with ribtide's orchagent only" } else { "" };
         settings.note("--stable-table", options.stable_table, options.stable_table, why);
-        let pipeline = Pipeline { stable: options.stable_table, ..Pipeline::default() };
+        settings.note("--rows-per-call", options.flush.rows_per_call, options.flush.rows_per_call, "");
+        let pipeline = options.flush.rows(options.stable_table);
         let labels = Routes::redis(pipeline, None, daemon)?;
         return Ok((Routes::redis(pipeline, flush, daemon)?, labels));
     };
@@ -304,9 +305,11 @@ fn open_routes(
     if options.stable_table {
         settings.note("--stable-table", true, false, "over ZeroMQ rows are written nowhere else");
     }
+    let why = "a message over ZeroMQ has 1,000 routes at most";
+    settings.note("--rows-per-call", options.flush.rows_per_call, "none", why);
     settings.note("swss_zmq", &endpoint, "disabled", "no orchagent takes routes there yet");
     settings.note("appl-db", persistence, persistence, "");
-    settings.note("--write-behind-max", options.lag.write_behind_max, options.lag.write_behind_max, "");
+    options.lag.note(settings);
     let kept = (persistence, options.lag);
     let labels = ZmqRoutes::open(endpoint.clone(), kept, daemon)?;
     Ok((ZmqRoutes::open(endpoint, kept, daemon)?, labels))
@@ -421,6 +424,8 @@ impl Stage {
     ) -> Result<(), Error> {
         let (clock, mut choked, signal) = (Clock::default(), false, stop.signal());
         while !stop.stopped() {
+            self.routes.begin_round();
+            self.labels.begin_round();
             calls.serve(self);
             let mut busy = false;
             // The clock advances first; otherwise a replay in progress would seem silent since the
@@ -463,6 +468,8 @@ impl Stage {
                 }
                 self.routes.wake_up().watch(&mut select);
                 self.labels.wake_up().watch(&mut select);
+                let written = self.routes.written().into_iter().chain(self.labels.written());
+                written.for_each(|written| written.watch(&mut select));
                 // The loop checks everything anyway.
                 if idle::wait(&mut select, self.poll_timeout()) {
                     idle::trim(self);

@@ -185,6 +185,10 @@ impl OrchOutputs for RedisOutputs {
         Ok(false)
     }
 
+    fn has_room(&self) -> bool {
+        self.publisher.has_room()
+    }
+
     fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {
         self.response_sender.as_mut().and_then(|response_sender| response_sender.new_subscriber(orch))
     }

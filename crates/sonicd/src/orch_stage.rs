@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 /// Poll interval while `orchagent_restart_check` waits for a reply.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The interval of looks whether the responses' database is no longer as far behind as it may be.
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Intervals at which the state machine gets the time: while something waits, and otherwise.
 const TICKS: (Millis, Millis) = (1000, 10_000);
 
@@ -123,6 +125,12 @@ pub trait OrchOutputs: Send {
 
     /// Before rows are taken.
     fn before_round(&mut self, _orch: &mut Orch) {}
+
+    /// Whether responses would be taken without a wait. Otherwise their database is as far behind as
+    /// it may be, and no row is taken.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Ends a warm start: writes the outputs that were held back, except unchanged ones.
     fn restored(&mut self, _out: &mut OrchOut) -> Result<(), Error> {
@@ -506,9 +514,15 @@ impl OrchStage {
         Ok(())
     }
 
+    /// Whether rows are taken.
+    fn takes(&self) -> bool {
+        let is_full = self.syncd.waiting() && self.orch.backlog() >= self.backlog;
+        !is_full && self.outputs.has_room()
+    }
+
     /// Applies one batch of the first table with rows.
     fn take(&mut self) -> Result<usize, Error> {
-        if self.syncd.waiting() && self.orch.backlog() >= self.backlog {
+        if !self.takes() {
             return Ok(0);
         }
         for n in 0..self.feeds.len() {
@@ -569,13 +583,16 @@ impl OrchStage {
         stop.watch(&mut select);
         self.syncd.watch(&mut select);
         self.outputs.watch(&mut select);
-        if !(self.syncd.waiting() && self.orch.backlog() >= self.backlog) {
+        if self.takes() {
             self.feeds.iter().for_each(|feed| feed.watch(&mut select));
         }
         if let Some(calls) = calls {
             calls.watch(&mut select);
         }
         let mut timeout = clock.until(next_tick);
+        if !self.outputs.has_room() {
+            timeout = timeout.min(ROOM_POLL_INTERVAL);
+        }
         if let Some(due) = self.outputs.due() {
             timeout = timeout.min(due.saturating_duration_since(Instant::now()));
         }

@@ -35,7 +35,7 @@ use ribtide_swss::row::{
     VlanMemberRow, VlanRow, VrfRow,
 };
 use ribtide_swss::{Change, Db, Row};
-use ribtide_tables::state_table::{self, MAX_BATCH};
+use ribtide_tables::state_table;
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
 use ribtide_tables::{Connection, Consumer, ConsumerStateTable, PrefetchingConsumer, wake_ups};
 use std::ops::Range;
@@ -51,8 +51,6 @@ const DEFAULT_SYNCD: &str = "tcp://127.0.0.1:5555";
 const NOTIFICATION_PORT: u16 = 5556;
 /// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
-/// Why the active number of rows is smaller than requested.
-const TOO_MANY: &str = "more in one script would delay all clients of the same Redis";
 
 /// Command line of `orchagent`, as SONiC starts it.
 #[derive(Args, Clone, Debug)]
@@ -205,7 +203,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         if args.record > 3 { "bits 4 and 8 record nothing here" } else { "" },
     );
     settings.note("sort_routes", args.sort_routes, args.sort_routes, "");
-    settings.note("--write-behind-max", args.lag.write_behind_max, args.lag.write_behind_max, "");
+    args.lag.note(&mut settings);
     let seconds = args.reconcile.seconds;
     settings.note("--reconcile-interval", seconds, seconds, "");
     args.ignored.note(&mut settings);
@@ -355,7 +353,7 @@ impl Given {
                 )));
             }
         }
-        settings.note("-b", batch, batch.min(MAX_BATCH), if batch > MAX_BATCH { TOO_MANY } else { "" });
+        settings.note("-b", batch, batch, "");
         settings.note("-k", bulk, bulk, "");
         let mac = match &args.mac {
             None if scripts => config.device("mac")?,

@@ -102,21 +102,25 @@ fn text<T: serde::Serialize>(what: &T) -> String {
 }
 
 /// The latest records of all timers of the daemons on the databases of `config`, oldest first;
-/// default: SONiC's file. Stages are named `DAEMON/TIMER`.
+/// default: SONiC's file. Stages are named `DAEMON/TIMER`. With several ASICs, of all, each stage with
+/// the name of its ASIC before it (`asic0/DAEMON/TIMER`), unless `NAMESPACE_ID` selects one.
 ///
 /// # Errors
 /// A sentence when the databases cannot be read.
 pub fn of_daemons(config: Option<&Path>) -> Result<Vec<Performance>, Error> {
-    let databases = Databases::load(config)?;
-    let mut connection = Connection::open(databases.get(Db::State), &Stop::default())?;
     let mut all = Vec::new();
-    for daemon in DAEMONS {
-        let key = connection.database().key(TABLE, daemon);
-        let mut timers = connection.query(&["HGETALL", &key])?.into_pairs();
-        timers.sort();
-        all.extend(timers.iter().filter_map(|(api, lines)| {
-            Some(Performance { stage: format!("{daemon}/{api}"), records: serde_json::from_str(lines).ok()? })
-        }));
+    for (asic, databases) in Databases::of_asics(config)? {
+        let mut state = Connection::open(databases.get(Db::State), &Stop::default())?;
+        let asic = asic.map(|asic| format!("{asic}/")).unwrap_or_default();
+        for daemon in DAEMONS {
+            let key = state.database().key(TABLE, daemon);
+            let mut timers = state.query(&["HGETALL", &key])?.into_pairs();
+            timers.sort();
+            all.extend(timers.iter().filter_map(|(api, lines)| {
+                let records = serde_json::from_str(lines).ok()?;
+                Some(Performance { stage: format!("{asic}{daemon}/{api}"), records })
+            }));
+        }
     }
     Ok(all)
 }

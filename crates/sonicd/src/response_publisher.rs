@@ -53,7 +53,7 @@ impl ResponsePublisher {
             published.forget()?;
         }
         Ok(ResponsePublisher {
-            writer: WriteBehind::low_priority(published, lag.write_behind_max, &daemon.rings)?,
+            writer: WriteBehind::low_priority(published, lag.bound(), &daemon.rings)?,
             all,
         })
     }
@@ -82,6 +82,11 @@ impl ResponsePublisher {
         *self.all.lock().unwrap_or_else(PoisonError::into_inner) = Some(all);
         // The writer checks when it has something to write.
         Ok(self.writer.nudge()?)
+    }
+
+    /// Whether [`ResponsePublisher::publish`] would not wait for the bound in time.
+    pub(super) fn has_room(&self) -> bool {
+        self.writer.is_in_bound()
     }
 
     /// Whether everything is published.

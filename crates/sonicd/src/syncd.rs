@@ -344,7 +344,7 @@ fn serve<C: SyncdChip>(
     let mut settings = Settings::new(daemon);
     asic_transport::note(mode, &mut start.config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
-    settings.note("--write-behind-max", options.lag.write_behind_max, options.lag.write_behind_max, "");
+    options.lag.note(&mut settings);
     let validation = format!("{:?}", options.validation).to_lowercase();
     settings.note("validation", &validation, &validation, "");
     if let Some(start) = options.start_type {

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 
 /// Sleep time while the last requests are in flight.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The interval of looks whether ASIC_DB is no longer as far behind as it may be.
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Requests at the chip at most.
 const AT_WORK: usize = 8;
 
@@ -52,6 +54,12 @@ pub trait OrchLink: Send {
     /// Whether written rows may be lost, so that all must be written again.
     fn wants_all_rows(&mut self) -> Result<bool, Error> {
         Ok(false)
+    }
+
+    /// Whether rows would be taken without a wait. Otherwise the database is as far behind as it may
+    /// be, and no request is taken.
+    fn has_room(&self) -> bool {
+        true
     }
 
     /// The number of row batches passed to it, and of those written.
@@ -206,7 +214,8 @@ impl<C: SyncdChip> SyncdStage<C> {
                 let Some(work) = self.at_work.pop_front() else { break };
                 self.answer(work)?;
             }
-            let takes = self.at_work.len() < AT_WORK;
+            let has_room = self.link.has_room();
+            let takes = has_room && self.at_work.len() < AT_WORK;
             if takes && self.waiting.is_empty() {
                 self.link.requests(&mut requests)?;
                 self.waiting.extend(requests.drain(..));
@@ -216,7 +225,9 @@ impl<C: SyncdChip> SyncdStage<C> {
                 request => {
                     self.waiting.extend(request);
                     let page = self.reconcile.as_ref().map(ChipRounds::due);
-                    let until = self.at_work.front().map(|work| work.done).into_iter().chain(page).min();
+                    let room = (!has_room).then(|| now + ROOM_POLL_INTERVAL);
+                    let done = self.at_work.front().map(|work| work.done);
+                    let until = done.into_iter().chain(page).chain(room).min();
                     if self.wait(calls, &signal, takes, until) {
                         requests = Vec::new();
                         idle::trim(&mut self);

@@ -2,10 +2,11 @@
 //!
 //! Redis has one thread, and its time bounds the rate of routes. While rows arrive, a low-priority
 //! writer uses 1% of that time ([`PAUSE_FACTOR`]). It writes at full speed in four cases: no row came for
-//! [`WRITER_QUIET_TIME`], the oldest row is older than [`ROW_AGE_MAX`], a caller waits for it, or
-//! its queue is half full; the last case holds until the queue is empty. So with a small queue it
-//! writes at the rate of the routes.
+//! [`WRITER_QUIET_TIME`], a caller waits for it, the oldest row is as old as half of the bound (without
+//! a bound in time, [`ROW_AGE_MAX`]), or half of the rows wait that may wait. The last two hold until
+//! little waits: so it writes seldom, and much at a time.
 
+use crate::lag::WriteBehindLag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -14,9 +15,10 @@ use std::time::{Duration, Instant};
 const PAUSE_FACTOR: u32 = 99;
 /// Without rows for this time, the source is idle and not just without a CPU.
 const WRITER_QUIET_TIME: Duration = Duration::from_millis(500);
-/// Older rows are written at full speed.
+/// Without a bound in time, older rows are written at full speed.
 const ROW_AGE_MAX: Duration = Duration::from_secs(10);
-/// The interval at which a pausing writer checks whether it may continue.
+/// The interval at which a pausing writer checks whether it may continue: a part of the bound in
+/// time, and at most this.
 const PACE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Rows of one write while more arrive: the wait of a route that comes meanwhile.
 const PACED_BATCH_MAX: usize = 1000;
@@ -31,20 +33,19 @@ struct Shared {
     /// Time of the last rows, in milliseconds from `begin`.
     came: AtomicU64,
     awaited: AtomicBool,
-    /// Half of the queue, in batches.
-    much: usize,
-    /// Whether the queue was half full and has not been empty since.
+    lag: WriteBehindLag,
+    /// Whether a bound was half reached and more than a batch waits since.
     catching_up: AtomicBool,
 }
 
 impl LowPriorityPace {
-    /// The pace of a writer with a queue of `bound` batches.
-    pub fn new(bound: usize) -> LowPriorityPace {
+    /// The pace of a writer whose database is behind by `lag`.
+    pub fn new(lag: WriteBehindLag) -> LowPriorityPace {
         LowPriorityPace(Arc::new(Shared {
             begin: Instant::now(),
             came: AtomicU64::new(0),
             awaited: AtomicBool::new(false),
-            much: (bound / 2).max(1),
+            lag,
             catching_up: AtomicBool::new(false),
         }))
     }
@@ -59,59 +60,96 @@ impl LowPriorityPace {
         self.0.awaited.store(awaited, Relaxed);
     }
 
-    /// The rows of the next write, by the arrival of the oldest row and the number of waiting
-    /// batches.
-    pub fn rows(&self, usual: usize, oldest: Instant, waiting: usize) -> usize {
-        if self.hastens(oldest, waiting) { usual } else { usual.min(PACED_BATCH_MAX) }
+    /// The rows of the next write.
+    pub fn rows(&self, usual: usize) -> usize {
+        if self.hastens(Instant::now()) { usual } else { usual.min(PACED_BATCH_MAX) }
     }
 
-    /// Pauses after a write that took `took`; `waiting` returns the number of waiting batches.
-    pub fn pause(&self, took: Duration, oldest: Instant, waiting: impl Fn() -> usize) {
-        let until = Instant::now() + took.saturating_mul(PAUSE_FACTOR).min(ROW_AGE_MAX);
-        while Instant::now() < until && !self.hastens(oldest, waiting()) {
-            std::thread::sleep(PACE_POLL_INTERVAL);
+    /// Pauses after a write that took `took`.
+    pub fn pause(&self, took: Duration) {
+        let now = Instant::now();
+        let until = now + took.saturating_mul(PAUSE_FACTOR).min(ROW_AGE_MAX);
+        let bound = self.0.lag.bound().age.map_or(PACE_POLL_INTERVAL, |age| age / 8);
+        let interval = PACE_POLL_INTERVAL.min(bound).max(Duration::from_millis(1));
+        while Instant::now() < until && !self.hastens(Instant::now()) {
+            std::thread::sleep(interval);
         }
     }
 
-    fn hastens(&self, oldest: Instant, waiting: usize) -> bool {
-        let idle = || {
-            let came = Duration::from_millis(self.0.came.load(Relaxed));
-            self.0.begin.elapsed().saturating_sub(came) >= WRITER_QUIET_TIME
-        };
-        let catches_up = waiting >= self.0.much || waiting > 0 && self.0.catching_up.load(Relaxed);
+    fn hastens(&self, now: Instant) -> bool {
+        let (bound, behind) = (self.0.lag.bound(), self.0.lag.behind(now));
+        let came = self.0.begin + Duration::from_millis(self.0.came.load(Relaxed));
+        let idle = now.saturating_duration_since(came) >= WRITER_QUIET_TIME;
+        // A batch takes a place of the queue, however few its rows are.
+        let rows = behind.rows.max(behind.batches * PACED_BATCH_MAX);
+        let old = behind.age >= bound.age.map_or(ROW_AGE_MAX, |age| age / 2);
+        let much = old || rows >= bound.rows / 2 || !self.0.lag.has_room(now);
+        let catches_up = much || self.0.catching_up.load(Relaxed) && behind.rows > PACED_BATCH_MAX;
         self.0.catching_up.store(catches_up, Relaxed);
-        catches_up || self.0.awaited.load(Relaxed) || oldest.elapsed() >= ROW_AGE_MAX || idle()
+        catches_up || self.0.awaited.load(Relaxed) || idle
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lag::LagBound;
+    use ribtide_runtime::ring::Rings;
 
-    #[test]
-    fn low_priority_writer_hastens_when_idle_or_awaited() {
-        let (pace, now) = (LowPriorityPace::new(20), Instant::now());
+    fn pace(bound: LagBound) -> (LowPriorityPace, WriteBehindLag) {
+        let lag = WriteBehindLag::new(bound, "APPL_DB");
+        let pace = LowPriorityPace::new(lag.clone());
         pace.came(Instant::now());
-        assert_eq!(pace.rows(10_000, now, 0), PACED_BATCH_MAX);
-        assert_eq!(pace.rows(10, now, 0), 10);
-        assert_eq!(now.checked_sub(ROW_AGE_MAX).map_or(10_000, |old| pace.rows(10_000, old, 0)), 10_000);
-        pace.awaited(true);
-        // The pause would take hours.
-        pace.pause(Duration::from_secs(3600), now, || 0);
-        pace.awaited(false);
-        // No more rows come, so this pause ends too.
-        pace.pause(Duration::from_secs(3600), now, || 0);
-        assert_eq!(pace.rows(10_000, now, 0), 10_000);
-        // A write of no time needs no pause.
-        pace.came(Instant::now());
-        pace.pause(Duration::ZERO, now, || 0);
+        (pace, lag)
     }
 
     #[test]
-    fn pace_with_half_full_queue_is_full_speed_until_it_is_empty() {
-        let (pace, now) = (LowPriorityPace::new(20), Instant::now());
+    fn low_priority_writer_hastens_when_idle_or_awaited() {
+        let (pace, lag) = pace(LagBound::rows(20_000));
+        lag.enqueue(1, || false);
+        assert_eq!(pace.rows(10_000), PACED_BATCH_MAX);
+        assert_eq!(pace.rows(10), 10);
+        pace.awaited(true);
+        // The pause would take hours.
+        pace.pause(Duration::from_secs(3600));
+        pace.awaited(false);
+        // No more rows come, so this pause ends too.
+        pace.pause(Duration::from_secs(3600));
+        assert_eq!(pace.rows(10_000), 10_000);
+        // A write of no time needs no pause.
         pace.came(Instant::now());
-        let rows = [9, 10, 9, 1, 0, 9].map(|waiting| pace.rows(10_000, now, waiting));
+        pace.pause(Duration::ZERO);
+    }
+
+    #[test]
+    fn pace_at_half_of_the_rows_is_full_speed_until_little_waits() {
+        let (pace, lag) = pace(LagBound::rows(20_000));
+        let gauge = lag.gauge("APPL_DB", &Rings::default());
+        let next = |came: usize, written| {
+            (0..came).for_each(|_| lag.enqueue(1000, || false));
+            lag.written(written, Duration::ZERO, &gauge);
+            pace.came(Instant::now());
+            pace.rows(10_000)
+        };
+        let rows = [next(9, 0), next(1, 0), next(0, 5), next(0, 3), next(0, 1), next(8, 0)];
         assert_eq!(rows, [PACED_BATCH_MAX, 10_000, 10_000, 10_000, PACED_BATCH_MAX, PACED_BATCH_MAX]);
+    }
+
+    #[test]
+    fn pace_at_half_of_the_age_is_full_speed_until_little_waits() {
+        let (age, took) = (Duration::from_millis(600), Duration::from_millis(10));
+        let (pace, lag) = pace(LagBound { rows: 1_000_000, age: Some(age) });
+        let gauge = lag.gauge("APPL_DB", &Rings::default());
+        (0..3).for_each(|_| lag.enqueue(1000, || false));
+        // The pause would take hours.
+        pace.pause(Duration::from_secs(3600));
+        lag.written(1, took, &gauge);
+        lag.enqueue(1000, || false);
+        assert_eq!(pace.rows(10_000), 10_000, "more than a batch waits");
+        lag.written(2, took, &gauge);
+        lag.enqueue(0, || false);
+        lag.written(1, took, &gauge);
+        pace.came(Instant::now());
+        assert_eq!(pace.rows(10_000), PACED_BATCH_MAX);
     }
 }

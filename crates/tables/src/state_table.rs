@@ -11,8 +11,10 @@
 //!
 //! Both sides use scripts of our own. Their effects on keys, sets and channels are SONiC's
 //! (sonic-swss-common, `producerstatetable.cpp`, `consumer_state_table_pops.lua`), so each side
-//! works with SONiC's other one. One call handles many rows, which costs the server half as much. A
-//! `batch` of one works like SONiC: one call per row, and one publication per new key.
+//! works with SONiC's other one. One call handles many rows, which costs the server half as much, and
+//! a flush of several calls ends with one publication (SONiC's `flushPub`, sonic-swss-common,
+//! `redispipeline.h`). A `batch` of one works like SONiC without that: one call per row, and one
+//! publication per new key.
 
 use crate::connection::Connection;
 use crate::database::{Database, Databases};
@@ -30,8 +32,8 @@ use std::time::Duration;
 
 /// Adds keys and writes rows.
 ///
-/// KEYS: channel, set of changed keys, set of keys to clear first (empty: rows are at their final
-/// key, and nothing is cleared), prefix of rows. ARGV: payload, number of field lists, number of
+/// KEYS: channel (empty: the caller publishes), set of changed keys, set of keys to clear first
+/// (empty: rows are at their final key, and nothing is cleared), prefix of rows. ARGV: payload, number of field lists, number of
 /// changes; per list `S` (set), `D` (delete) or `R` (replace), number of texts, fields and values;
 /// then the list number of each change; then the key of each change. `unpack` has room for some
 /// 8,000 values: `MAX_BATCH` keeps the keys below that.
@@ -91,7 +93,7 @@ local added = redis.pcall('SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1))
 if type(added) == 'table' then
   added = again(added, KEYS[2], 'SADD', KEYS[2], unpack(ARGV, keys, keys + count - 1))
 end
-if added > 0 then
+if added > 0 and KEYS[1] ~= '' then
   call('PUBLISH', KEYS[1], ARGV[1])
 end
 if #bad > 0 then
@@ -108,10 +110,13 @@ end
 /// which are none for a deletion. A row that keeps no old field is moved by RENAME, which is
 /// cheaper than a copy with the same result.
 ///
+/// RENAMENX of a missing row is an error, which costs the server more than the rest. So after the first
+/// key without a pending row, of a producer that writes final rows, the others are looked up first.
+///
 /// A set or pending row of another type is deleted, and a final row of another type is replaced.
 /// The names of such keys follow an empty text, as the last row.
 const POP: &str = r"
-local call, rows, bad = redis.call, {}, {''}
+local call, rows, bad, stable = redis.call, {}, {''}, false
 local function try(key, ...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then
@@ -141,6 +146,10 @@ for n, key in ipairs(keys) do
       call('DEL', final)
       row = {key}
     end
+  elseif stable and call('EXISTS', new) == 0 then
+    if call('EXISTS', final) == 0 then
+      row = {key}
+    end
   else
     local moved = redis.pcall('RENAMENX', new, final)
     if moved == 0 then
@@ -154,8 +163,11 @@ for n, key in ipairs(keys) do
       else
         call('RENAME', new, final)
       end
-    elseif moved ~= 1 and call('EXISTS', final) == 0 then
-      row = {key}
+    elseif moved ~= 1 then
+      stable = true
+      if call('EXISTS', final) == 0 then
+        row = {key}
+      end
     end
   end
   rows[n] = row
@@ -200,7 +212,7 @@ pub const MAX_BATCH: usize = 4000;
 pub struct Pipeline {
     /// Changes that one script call carries, 1 to [`MAX_BATCH`].
     pub batch: usize,
-    /// Changes that wait for a flush; this many are flushed at once.
+    /// Changes of a flush, at least 1: this many are flushed at once, with one publication.
     pub capacity: usize,
     /// Writes rows to their final key. The consumer must be [`ConsumerStateTable`]: SONiC's would
     /// treat each row as deleted.
@@ -225,6 +237,8 @@ pub struct ProducerStateTable<R: Row> {
     keys: [String; 4],
     call: Call<R>,
     waiting: usize,
+    /// Calls of this flush did not publish.
+    unpublished: bool,
     /// Scratch for a key.
     text: String,
 }
@@ -273,6 +287,7 @@ impl<R: Row> ProducerStateTable<R> {
             keys,
             call: Call::default(),
             waiting: 0,
+            unpublished: false,
             text: String::new(),
         })
     }
@@ -324,6 +339,10 @@ impl<R: Row> ProducerStateTable<R> {
             }
         }
         let waiting: BTreeSet<String> = waiting.into_iter().collect();
+        // An earlier producer may have ended between its rows and their publication.
+        if !waiting.is_empty() {
+            self.connection.query(&["PUBLISH", &self.keys[0], "G"])?;
+        }
         self.connection.scan(&format!("{last}*"), |connection, names| {
             let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
             for (name, hash) in names.iter().zip(hashes) {
@@ -341,17 +360,21 @@ impl<R: Row> ProducerStateTable<R> {
         self.call.add(&self.text, change);
         self.waiting += 1;
         if self.call.changes == self.pipeline.batch || self.call.len() >= CALL_BYTES_THRESHOLD {
-            self.finish_call();
+            // More calls may follow before the flush.
+            self.finish_call(self.pipeline.batch == 1);
         }
     }
 
-    fn finish_call(&mut self) {
+    fn finish_call(&mut self, publishes: bool) {
         if self.call.changes > 0 {
             let mut command = Command::of(&["EVALSHA", &self.script, "4"]);
-            self.keys.iter().for_each(|key| command.arg(key));
+            let [channel, keys @ ..] = &self.keys;
+            command.arg(if publishes { channel } else { "" });
+            keys.iter().for_each(|key| command.arg(key));
             command.arg("G");
             self.call.finish(&mut command);
             self.connection.queue_command(&mut command);
+            self.unpublished |= !publishes;
         }
     }
 }
@@ -436,7 +459,11 @@ impl<R: Row> Producer<R> for ProducerStateTable<R> {
     }
 
     fn flush(&mut self) -> Result<(), TableError> {
-        self.finish_call();
+        // A single call publishes only what is new to its consumer.
+        self.finish_call(!self.unpublished);
+        if std::mem::take(&mut self.unpublished) {
+            self.connection.queue(&["PUBLISH", &self.keys[0], "G"]);
+        }
         self.waiting = 0;
         for key in self.connection.send()?.iter().flat_map(Raw::items).filter_map(Raw::text) {
             unreadable::replaced(R::DB.name(), key);
@@ -553,11 +580,9 @@ impl<R: Row> ConsumerStateTable<R> {
         ];
         Ok(ConsumerStateTable { connection, script, keys, wake_up, row_cache: RowCache::default() })
     }
-}
 
-impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
-    fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError> {
-        let max = max.clamp(1, MAX_BATCH);
+    /// Takes up to `max` rows with one call. Returns their number.
+    fn pop_call(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<usize, TableError> {
         let [changed, clear, new, last] = &self.keys;
         let count = max.to_string();
         self.connection.queue(&["EVALSHA", &self.script, "4", changed, clear, new, last, &count]);
@@ -599,7 +624,24 @@ impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
                 }
             }
         }
-        Ok(rows.len() == max)
+        Ok(rows.len())
+    }
+}
+
+impl<R: Row> Consumer<R> for ConsumerStateTable<R> {
+    fn pop(&mut self, max: usize, changes: &mut Vec<Change<R>>) -> Result<bool, TableError> {
+        let max = max.max(1);
+        let mut left = max;
+        // The server serves other clients between two calls.
+        while left > 0 {
+            let asked = left.min(MAX_BATCH);
+            let popped = self.pop_call(asked, changes)?;
+            left -= popped.min(left);
+            if popped < asked {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn wake_up(&self) -> &WakeUp {

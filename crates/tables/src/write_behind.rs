@@ -6,11 +6,12 @@
 //! keeps a copy that no route waits for. While routes come, it uses a small share of the server's
 //! time ([`LowPriorityPace`]).
 //!
-//! Pending changes of one key coalesce. The queue is bounded in rows; a full queue blocks the
-//! caller. The thread waits for a lost database; [`Producer::generation`] reports that rows may be
-//! lost.
+//! Pending changes of one key coalesce. The queue is bounded in rows, and that of a low-priority
+//! writer in time, too ([`WriteBehindLag`]); at a bound the caller waits. The thread waits for a lost
+//! database; [`Producer::generation`] reports that rows may be lost.
 
 use crate::coalesced::Coalesced;
+use crate::lag::{LagBound, WriteBehindLag};
 use crate::low_priority_pace::LowPriorityPace;
 use crate::{Producer, TableError};
 use ribtide_runtime::handover::WriterProgress;
@@ -31,14 +32,15 @@ use std::time::Instant;
 const FULL_SPEED_BATCHES_MAX: usize = 320;
 /// Rows of a batch, at most.
 const BATCH: usize = 1000;
-/// Rows that coalesce and are written in one round.
-const ROWS: usize = 10_000;
+/// Rows that coalesce and are written in one round of a low-priority writer.
+const ROUND_ROWS: usize = 10_000;
 
 /// An entry of the thread's queue.
 #[derive(Debug)]
 enum QueueEntry<R: Row> {
-    /// Rows with their arrival time. Packed and boxed, because the ring has thousands of slots.
-    Rows(Box<Packed<R>>, Instant),
+    /// Rows, and whether they are the last of their call. Packed and boxed, because the ring has
+    /// thousands of slots.
+    Rows(Box<Packed<R>>, bool),
     /// A barrier: the thread replies when everything before it is written.
     Settle(oneshot::Sender<()>),
 }
@@ -56,44 +58,51 @@ pub struct WriteBehind<R: Row> {
     progress: Arc<WriterProgress>,
     /// The pace of a low-priority writer.
     pace: Option<LowPriorityPace>,
+    lag: WriteBehindLag,
     /// Whether a caller waits until everything is written.
     hurried: Arc<AtomicBool>,
 }
 
 impl<R: Row> WriteBehind<R> {
-    /// Starts a full-speed writer of `table`. `timer` counts the rows of each round and the time that it took.
+    /// Starts a full-speed writer of `table`, which flushes `flush_rows` rows at once. `timer` counts
+    /// the rows of each round and the time that it took.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
     pub fn full_speed(
         table: impl Producer<R> + Send + 'static,
+        flush_rows: usize,
         timer: Option<Meter>,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        WriteBehind::start(table, timer, rings, FULL_SPEED_BATCHES_MAX, None)
+        let bound = LagBound::rows(FULL_SPEED_BATCHES_MAX * BATCH);
+        WriteBehind::start(table, (flush_rows, timer), rings, bound, false)
     }
 
-    /// Starts a low-priority writer of `table`, with at most `at_most` rows in its queue.
+    /// Starts a low-priority writer of `table`, which is behind by `bound` at most.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
     pub fn low_priority(
         table: impl Producer<R> + Send + 'static,
-        at_most: usize,
+        bound: LagBound,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        WriteBehind::start(table, None, rings, at_most / BATCH, Some(LowPriorityPace::new(at_most / BATCH)))
+        WriteBehind::start(table, (ROUND_ROWS, None), rings, bound, true)
     }
 
     fn start(
         mut table: impl Producer<R> + Send + 'static,
-        timer: Option<Meter>,
+        (round_rows, timer): (usize, Option<Meter>),
         rings: &Rings,
-        bound: usize,
-        pace: Option<LowPriorityPace>,
+        bound: LagBound,
+        low_priority: bool,
     ) -> Result<Self, TableError> {
-        let (entries, waiting) =
-            rings.bounded::<QueueEntry<R>>(format!("{} to {} (write-behind)", R::TABLE, R::DB.name()), bound);
+        let (database, name) = (R::DB.name(), format!("{} to {} (write-behind)", R::TABLE, R::DB.name()));
+        let (entries, waiting) = rings.bounded::<QueueEntry<R>>(name, bound.rows / BATCH);
+        let lag = WriteBehindLag::new(bound, database);
+        let pace = low_priority.then(|| LowPriorityPace::new(lag.clone()));
+        let (its_lag, age) = (lag.clone(), lag.gauge(&format!("{} to {database}", R::TABLE), rings));
         let progress = Arc::new(WriterProgress::new(table.generation()));
         let (failing, failed) = oneshot::pair();
         let (waker, wake_up) = wake_up::pair();
@@ -111,22 +120,26 @@ impl<R: Row> WriteBehind<R> {
                 };
                 let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
                 let mut next = Some(first);
-                let (mut settled, mut oldest, mut at_once) = (None, None, ROWS);
+                let (mut settled, mut batches, mut is_last) = (None, 0, true);
+                let at_once = its_pace.as_ref().map_or(round_rows, |pace| pace.rows(round_rows));
                 while let Some(entry) = next {
                     taken += 1;
                     match entry {
-                        QueueEntry::Rows(packed, came) => {
+                        QueueEntry::Rows(packed, last) => {
+                            is_last = last;
                             packed.unpack(&mut batch);
                             rows.add(&mut batch);
-                            if let (None, Some(pace)) = (oldest, &its_pace) {
-                                at_once = pace.rows(ROWS, came, waiting.raw().len());
-                                oldest = Some(came);
-                            }
+                            batches += 1;
                         }
                         QueueEntry::Settle(done_tx) => settled = Some(done_tx),
                     }
                     let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
+                    // The rest of a call comes at once, and belongs to the same flush. At a bound in
+                    // time its caller would wait for this thread.
+                    if next.is_none() && go_on && !is_last && its_pace.is_none() {
+                        next = waiting.recv().ok();
+                    }
                 }
                 // The queue has room now.
                 waker.wake();
@@ -140,6 +153,7 @@ impl<R: Row> WriteBehind<R> {
                     return failing.send(e);
                 }
                 its_progress.note(taken, table.generation());
+                its_lag.written(batches, begin.elapsed(), &age);
                 waker.wake();
                 // The caller of `settle` waits for it.
                 if let Some(done_tx) = settled {
@@ -150,8 +164,8 @@ impl<R: Row> WriteBehind<R> {
                 }
                 // The database may have been lost meanwhile.
                 its_progress.note_generation(table.generation());
-                if let (Some(pace), Some(oldest)) = (&its_pace, oldest) {
-                    pace.pause(begin.elapsed(), oldest, || waiting.raw().len());
+                if let Some(pace) = its_pace.as_ref().filter(|_| batches > 0) {
+                    pace.pause(begin.elapsed());
                 }
             }
         };
@@ -169,8 +183,21 @@ impl<R: Row> WriteBehind<R> {
             enqueued: 0,
             progress,
             pace,
+            lag,
             hurried,
         })
+    }
+
+    /// Whether rows would be enqueued without a wait for the bound in time; or the thread has ended,
+    /// so that the next call returns its error.
+    pub fn is_in_bound(&self) -> bool {
+        // This is the check that follows a wake-up.
+        let _ = self.wake_up.take();
+        self.has_ended() || self.lag.has_room(Instant::now())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Whether the queue is empty, so that the next rows are written next; or the thread has ended,
@@ -178,8 +205,7 @@ impl<R: Row> WriteBehind<R> {
     pub fn has_room(&self) -> bool {
         // This is the check that follows a wake-up.
         let _ = self.wake_up.take();
-        let ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        ended || self.entries.as_ref().is_none_or(ring::Sender::is_empty)
+        self.has_ended() || self.entries.as_ref().is_none_or(ring::Sender::is_empty)
     }
 
     /// Wakes the caller when the queue has room, and when everything is written.
@@ -237,7 +263,8 @@ impl<R: Row> WriteBehind<R> {
         }
     }
 
-    /// Enqueues changes, owned or borrowed. Blocks while the queue is full.
+    /// Enqueues changes, owned or borrowed. Blocks while the queue is full, or the table is as far
+    /// behind as it may be.
     ///
     /// # Errors
     /// As [`Producer::write`].
@@ -245,18 +272,15 @@ impl<R: Row> WriteBehind<R> {
         &mut self,
         changes: impl IntoIterator<Item = C>,
     ) -> Result<(), TableError> {
-        let now = Instant::now();
         if let Some(pace) = &self.pace {
-            pace.came(now);
+            pace.came(Instant::now());
         }
-        let mut changes = changes.into_iter();
-        loop {
+        let mut changes = changes.into_iter().peekable();
+        while changes.peek().is_some() {
             let batch: Packed<R> = changes.by_ref().take(BATCH).collect();
-            if batch.is_empty() {
-                return Ok(());
-            }
-            self.send(QueueEntry::Rows(Box::new(batch), now))?;
+            self.send_rows(batch, changes.peek().is_none())?;
         }
+        Ok(())
     }
 
     /// Enqueues no rows: the thread makes a round, which calls the table's `write` and `flush`.
@@ -264,7 +288,12 @@ impl<R: Row> WriteBehind<R> {
     /// # Errors
     /// As [`Producer::write`].
     pub fn nudge(&mut self) -> Result<(), TableError> {
-        self.send(QueueEntry::Rows(Box::new(std::iter::empty::<Change<R>>().collect()), Instant::now()))
+        self.send_rows(std::iter::empty::<Change<R>>().collect(), true)
+    }
+
+    fn send_rows(&mut self, rows: Packed<R>, is_last: bool) -> Result<(), TableError> {
+        self.lag.enqueue(rows.len(), || self.has_ended());
+        self.send(QueueEntry::Rows(Box::new(rows), is_last))
     }
 
     fn send(&mut self, entries: QueueEntry<R>) -> Result<(), TableError> {
@@ -395,7 +424,7 @@ mod tests {
         let (turn, turns) = Rings::default().bounded("turns", 10);
         let settled_early = Arc::<AtomicBool>::default();
         let table = Stepped { turns, settled, settled_early: settled_early.clone(), generation: 0 };
-        (WriteBehind::full_speed(table, None, &Rings::default()).unwrap(), turn, settled_early)
+        (WriteBehind::full_speed(table, 1000, None, &Rings::default()).unwrap(), turn, settled_early)
     }
 
     fn change() -> Change<DefaultRouteRow> {
@@ -453,7 +482,8 @@ mod tests {
         let rings = Rings::default();
         let (turn, turns) = rings.bounded("turns", 1);
         let (written, rows) = rings.bounded("written", 100);
-        let mut table = WriteBehind::low_priority(Slow { turns, written }, 3000, &rings).unwrap();
+        let mut table =
+            WriteBehind::low_priority(Slow { turns, written }, LagBound::rows(3000), &rings).unwrap();
         let (done, noted) = rings.bounded("done", 100);
         let caller = std::thread::spawn(move || {
             for n in 0..40 {
@@ -473,5 +503,37 @@ mod tests {
         drop(turn);
         caller.join().unwrap();
         assert_eq!(std::iter::from_fn(|| rows.try_recv()).sum::<usize>(), 40_000);
+    }
+
+    /// A database that takes nothing: at the bound in time the caller waits, although the queue has
+    /// room for thousands of batches, and no row is lost.
+    #[test]
+    fn low_priority_table_at_the_bound_in_time_blocks_its_caller() {
+        let rings = Rings::default();
+        let (turn, turns) = rings.bounded("turns", 1);
+        let (written, rows) = rings.bounded("written", 100);
+        let bound = LagBound { rows: 2_000_000, age: Some(Duration::from_millis(200)) };
+        let mut table = WriteBehind::low_priority(Slow { turns, written }, bound, &rings).unwrap();
+        assert!(table.is_in_bound());
+        let (done, noted) = rings.bounded("done", 2000);
+        let caller = std::thread::spawn(move || {
+            for n in 0..100u32 {
+                let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
+                table.enqueue((0..100).map(|i| Change::<DefaultRouteRow>::del(key(i)))).unwrap();
+                done.send(table.is_in_bound()).unwrap();
+            }
+            table.settle().unwrap();
+        });
+        let mut admitted = Vec::new();
+        while let Ok(Some(in_bound)) = noted.recv_timeout(Duration::from_millis(500)) {
+            admitted.push(in_bound);
+        }
+        // A third of the bound at the assumed rate is 1,333 rows; the rows after them wait.
+        assert!((1..=21).contains(&admitted.len()), "{}", admitted.len());
+        let age = || rings.depths().into_iter().find(|depth| depth.name.starts_with("age of")).unwrap();
+        assert!(age().bound == Some(200) && age().depth >= 200 && age().full == 1, "{:?}", age());
+        drop(turn);
+        caller.join().unwrap();
+        assert_eq!(std::iter::from_fn(|| rows.try_recv()).sum::<usize>(), 10_000);
     }
 }

@@ -512,7 +512,7 @@ fn equal_rows_are_copies_and_none_is_lost_with_the_first() {
 fn write_behind_settle_returns_after_all_rows_are_written() {
     let Some(mut server) = Server::start() else { return };
     let rings = Rings::default();
-    let mut writer = WriteBehind::full_speed(producer(&server, 1000), None, &rings).unwrap();
+    let mut writer = WriteBehind::full_speed(producer(&server, 1000), 1000, None, &rings).unwrap();
     let mut changes: Vec<_> = (0..25_000)
         .map(|n: u32| {
             set(&format!("10.{}.{}.0/24", n >> 8 & 0x3f, n & 255), hops("10.0.0.1", &format!("Ethernet{n}")))
@@ -604,7 +604,7 @@ impl Producer<RouteRow> for StandsStill {
 
 #[test]
 fn write_behind_caller_is_not_blocked_by_a_consumer_that_stands_still() {
-    let mut writer = WriteBehind::full_speed(StandsStill, None, &Rings::default()).unwrap();
+    let mut writer = WriteBehind::full_speed(StandsStill, 1000, None, &Rings::default()).unwrap();
     let row = hops("10.0.0.1", "Ethernet0");
     let rows = |n: u32| set(&format!("{}.{}.{}.0/24", 10 + (n >> 16), n >> 8 & 255, n & 255), row.clone());
     // More than the ring holds.
@@ -706,4 +706,88 @@ fn a_call_of_long_rows_is_cut() {
         assert!(expected.contains(&made), "{made}");
     }
     assert_eq!(client.query("SCARD ROUTE_TABLE_KEY_SET"), Reply::Integer(1000));
+}
+
+/// The commands that the server has executed of this name.
+fn calls(server: &Server, name: &str) -> u64 {
+    let stats = server.client(Db::Appl).query("INFO commandstats").into_text().unwrap_or_default();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+fn many(first: u32, last: u32) -> Vec<Change<RouteRow>> {
+    let hop = hops("10.0.0.1", "Ethernet0");
+    (first..last).map(|n| set(&format!("10.{}.{}.0/24", n >> 8, n & 255), hop.clone())).collect()
+}
+
+#[test]
+fn flush_of_several_calls_publishes_once_and_a_full_pipeline_is_a_flush() {
+    let Some(server) = Server::start() else { return };
+    let pipeline = Pipeline { batch: 10, capacity: 100, stable: false };
+    let mut table = Routes::open(&server.databases, pipeline, &server.stop).unwrap();
+    let published = || (calls(&server, "evalsha"), calls(&server, "publish"));
+    assert_eq!(published(), (0, 0));
+    write(&mut table, many(0, 55));
+    assert_eq!(published(), (6, 1), "six calls, one flush");
+    write(&mut table, many(55, 305));
+    assert_eq!(published(), (31, 4), "two full pipelines and a half");
+    // One call publishes only a key that is new.
+    write(&mut table, many(0, 5));
+    assert_eq!(published(), (32, 4));
+    write(&mut table, many(305, 306));
+    assert_eq!(published(), (33, 5));
+}
+
+/// A producer that was killed between the calls of a flush and their publication.
+#[test]
+fn pending_rows_of_an_earlier_producer_are_published_when_they_are_read() {
+    let Some(server) = Server::start() else { return };
+    let mut client = server.client(Db::Appl);
+    client.query("SADD ROUTE_TABLE_KEY_SET 10.1.0.0/16");
+    client.query("HSET _ROUTE_TABLE:10.1.0.0/16 nexthop 10.0.0.1 ifname Ethernet0");
+    let mut consumer = consumer(&server);
+    // The wake-up of the start.
+    while consumer.pop(1, &mut Vec::new()).unwrap() {}
+    while consumer.wake_up().take() == Ok(true) {}
+    client.query("SADD ROUTE_TABLE_KEY_SET 10.2.0.0/16");
+    client.query("HSET _ROUTE_TABLE:10.2.0.0/16 nexthop 10.0.0.1 ifname Ethernet0");
+    let mut found = 0;
+    producer(&server, 1000).rows(|_, _, pending| found += usize::from(pending)).unwrap();
+    assert_eq!(found, 1);
+    assert!(consumer.wake_up().wait_timeout(Duration::from_secs(10)), "the consumer is told");
+    assert_eq!(drain(&mut consumer).len(), 1);
+}
+
+#[test]
+fn consumer_pops_more_rows_than_one_call_takes() {
+    let Some(server) = Server::start() else { return };
+    let mut consumer = consumer(&server);
+    write(&mut producer(&server, 1000), many(0, 9001));
+    let (mut changes, before) = (Vec::new(), calls(&server, "spop"));
+    assert!(consumer.pop(9000, &mut changes).unwrap(), "there is one more");
+    assert_eq!((changes.len(), calls(&server, "spop") - before), (9000, 3));
+    assert!(!consumer.pop(9000, &mut changes).unwrap());
+    assert_eq!(changes.len(), 9001);
+}
+
+/// A missing pending row is looked up, and moved by no command that fails, but for the first of a call.
+#[test]
+fn taking_rows_from_their_final_place_fails_once_a_call_at_most() {
+    let Some(server) = Server::start() else { return };
+    let mut consumer = consumer(&server);
+    let pipeline = Pipeline { stable: true, ..Pipeline::default() };
+    let mut table = Routes::open(&server.databases, pipeline, &server.stop).unwrap();
+    write(&mut table, many(0, 500));
+    write(&mut table, vec![del("10.0.7.0/24")]);
+    let (mut changes, before) = (Vec::new(), calls(&server, "renamenx"));
+    assert!(!consumer.pop(1000, &mut changes).unwrap());
+    assert_eq!((changes.len(), changes.iter().filter(|change| change.row.is_none()).count()), (500, 1));
+    assert!(calls(&server, "renamenx") - before <= 1);
+    // A row beside its place, of another producer, is moved all the same.
+    write(&mut producer(&server, 1000), many(500, 600));
+    write(&mut table, many(600, 700));
+    changes.clear();
+    assert!(!consumer.pop(1000, &mut changes).unwrap());
+    assert!(changes.len() == 200 && changes.iter().all(|change| change.row.is_some()));
+    assert!(!server.client(Db::Appl).keys().iter().any(|key| key.starts_with('_')));
 }

@@ -154,7 +154,7 @@ fn once(options: &Options, combination: Combination, interrupted: &AtomicBool) -
     feed(stream, load.frames(ifindex, false))?;
     it.wait("the last route", limit, |_| has_all(&socket, expected).then_some(()))?;
     it.quiet(Instant::now(), limit)?;
-    let frames = [load.frames_through(0, ifindex), load.frames_through(1, ifindex)];
+    let frames = [load.frames_through(&[0], ifindex), load.frames_through(&[1], ifindex)];
     let (over, longest) = (AtomicBool::new(false), AtomicU64::new(0));
     let pings = it.redis(&case, APPL).map_err(Error::System)?;
     let mut watch = Watch { options, case: &case, socket, longest: &longest, interrupted };

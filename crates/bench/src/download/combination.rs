@@ -29,7 +29,9 @@ pub enum Combination {
     ZmqInLine,
     /// ZeroMQ to orchagent and to syncd, both databases write-behind
     Zmq,
-    /// The same, but neither may be more than 50,000 rows behind
+    /// The same, without a bound in time: rows alone bound how far they are behind
+    ZmqUnbounded,
+    /// As zmq, but neither may be more than 50,000 rows behind
     ZmqClose,
     /// The same on several Redis servers
     ZmqCloseMulti,
@@ -47,7 +49,7 @@ pub enum Combination {
     /// Its third: several Redis servers
     #[value(name = "column-3")]
     Column3,
-    /// Its fourth: everything but asynchronous mode, groups, no APPL_STATE_DB and databases that are off
+    /// Its fourth: everything but asynchronous mode, groups and databases that are off
     #[value(name = "column-4")]
     Column4,
     /// Its fifth: the same without APPL_STATE_DB and the databases
@@ -161,7 +163,7 @@ impl Features {
 
 impl Combination {
     /// The combinations of a run without `--dut`.
-    pub const SUITE: [Combination; 14] = [
+    pub const SUITE: [Combination; 15] = [
         Combination::ApplDb,
         Combination::ApplDbStable,
         Combination::Default,
@@ -173,6 +175,7 @@ impl Combination {
         Combination::ZmqRedis,
         Combination::ZmqInLine,
         Combination::Zmq,
+        Combination::ZmqUnbounded,
         Combination::ZmqClose,
         Combination::ZmqCloseMulti,
         Combination::ZmqOff,
@@ -190,6 +193,7 @@ impl Combination {
         const ZMQ_ROUTES: &[&str] = &["-q", "tcp://127.0.0.1"];
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
         const BOUNDED_LAG: &[&str] = &["--write-behind-max", "50000"];
+        const NO_AGE: &[&str] = &["--write-behind-max-age", "0"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -214,6 +218,11 @@ impl Combination {
                 wired(&["-q", "tcp://127.0.0.1", "--appl-db", "in-line"], ZMQ, &["-z", "zmq_sync"])
             }
             Combination::Zmq => wired(ZMQ_ROUTES, ZMQ, &["-z", "zmq_sync", "-R"]),
+            Combination::ZmqUnbounded => wired(
+                &[ZMQ_ROUTES, NO_AGE].concat(),
+                &[ZMQ, NO_AGE].concat(),
+                &[&["-z", "zmq_sync", "-R"], NO_AGE].concat(),
+            ),
             Combination::ZmqClose => wired(
                 &[ZMQ_ROUTES, BOUNDED_LAG].concat(),
                 &[ZMQ, BOUNDED_LAG].concat(),
@@ -244,7 +253,7 @@ impl Combination {
             Combination::Column1 => none,
             Combination::Column2 => Features { asynchronous: true, responses: true, ..none },
             Combination::Column3 => Features { multi_db: true, responses: true, ..none },
-            Combination::Column4 => Features { responses: true, ..all },
+            Combination::Column4 => all,
             Combination::Column5 => Features { no_databases: true, ..all },
             Combination::Column6 => Features { asynchronous: true, ..multi },
             Combination::Column7 => Features { asynchronous: true, ..all },
@@ -281,7 +290,58 @@ mod tests {
         assert_eq!(last[1], "-q tcp://127.0.0.1 --appl-db off");
         assert_eq!(last[2], "-z redis_async -q tcp://127.0.0.1 --route-zmq -R -r 0 --single-groups");
         assert_eq!(last[3], "-z redis_async --validation single --asic-db off");
-        assert!(Combination::Column4.flags().orchagent.contains(&"-F"));
         assert!(!Combination::Column9.flags().has_rows && Combination::Column7.flags().has_rows);
+    }
+
+    /// The rows of the document's table ("Performance Summary"); its first cell is the baseline.
+    const DOCUMENT: &str = "
+        Async mode                        |  |    | On |    |    |    | On | On | On | On |
+        Multi db                          |  |    |    | On | On | On | On | On | On | On |
+        Batch / bulk sizes                |  |    |    |    | On | On |    | On | On | On |
+        No APPL_STATE_DB population       |  | On |    |    | On | On | On | On | On | On |
+        Ring buffer                       |  |    |    |    | On | On | On | On | On | On |
+        ZMQ for ConsumerStateTable        |  |    |    |    | On | On |    | On | On | On |
+        No logs                           |  |    |    |    | On | On |    | On | On | On |
+        Use nexthop groups                |  |    |    |    |    |    |    |    |    | On |
+        Sort SAI route bulk               |  |    |    |    | On | On |    | On | On | On |
+        Bypass saimeta::Meta              |  |    |    |    | On | On |    | On | On | On |
+        No APPL_DB and APPL_ASIC_DB       |  |    |    |    |    | On |    |    | On | On |
+    ";
+
+    #[test]
+    fn columns_are_those_of_the_documents_table() {
+        let columns = [
+            Combination::Column0,
+            Combination::Column1,
+            Combination::Column2,
+            Combination::Column3,
+            Combination::Column4,
+            Combination::Column5,
+            Combination::Column6,
+            Combination::Column7,
+            Combination::Column8,
+            Combination::Column9,
+        ];
+        for row in DOCUMENT.lines().filter(|row| row.contains('|')) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            for (n, column) in columns.into_iter().enumerate() {
+                let on = column.features();
+                let found = match cells[0] {
+                    "Async mode" => on.asynchronous,
+                    "Multi db" => on.multi_db,
+                    "Batch / bulk sizes" => on.big_bulks,
+                    "No APPL_STATE_DB population" => !on.responses,
+                    "Ring buffer" => on.ring,
+                    "ZMQ for ConsumerStateTable" => on.zmq,
+                    "No logs" => on.no_logs,
+                    "Use nexthop groups" => on.groups,
+                    "Sort SAI route bulk" => !on.unsorted,
+                    "Bypass saimeta::Meta" => on.bypass,
+                    "No APPL_DB and APPL_ASIC_DB" => on.no_databases,
+                    other => panic!("{other}"),
+                };
+                assert_eq!(found, cells[n + 1] == "On", "{} of column {n}", cells[0]);
+            }
+        }
     }
 }

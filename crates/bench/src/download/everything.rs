@@ -46,6 +46,9 @@ pub struct Options {
     /// the time in which it was busy
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub chip_rate: Option<u32>,
+    /// Send so many routes in a second, not as many as fpmsyncd takes; not for one-process
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
     /// Use several Redis servers, as SONiC's multi-database mode does
     #[arg(long)]
     pub multi_db: bool,
@@ -112,10 +115,14 @@ impl Transports {
 /// # Errors
 /// As [`super::run`].
 pub fn run(options: &Options) -> Result<(), Error> {
+    if options.rate.is_some() && options.dut.contains(&Transports::OneProcess) {
+        return Err(Error::Options("one-process has no --rate: name the others with --dut".into()));
+    }
     let load = Load { ipv4: options.routes, ipv6: 0, next_hops: 1 };
     let redis: Vec<&str> = if options.multi_db { vec!["--multi-db"] } else { vec![] };
     let case = |transports: Transports, on: bool| Case {
         chip_rate: options.chip_rate,
+        rate: options.rate,
         ..Case::new(
             format!("{}, {}", name_of(&transports), if on { "on" } else { "off" }),
             Flags { redis: redis.clone(), ..transports.flags(on) },

@@ -14,6 +14,8 @@ pub(super) const NEXT_HOPS_MAX: u8 = 8;
 const FIRST_V4: u32 = u32::from_be_bytes([11, 0, 0, 0]);
 const FIRST_V6: u128 = 0x2a00 << 112;
 const BGP: u8 = 186;
+/// The next-hop objects of routes that share one.
+const OBJECTS: [(Afi, u32); 2] = [(Afi::Ipv4, 1), (Afi::Ipv6, 100)];
 
 /// Routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -58,13 +60,52 @@ impl Load {
         self.total() as usize * 1024
     }
 
-    /// Every route again, through its `n`th neighbour alone.
-    pub(super) fn frames_through(self, n: u8, ifindex: u32) -> Vec<u8> {
+    /// Every route, through these neighbours.
+    pub(super) fn frames_through(self, neighbors: &[u8], ifindex: u32) -> Vec<u8> {
         let mut out = Vec::new();
         for afi in [Afi::Ipv4, Afi::Ipv6] {
-            self.write_routes(&mut out, afi, NextHops::Inline(Hops::from(&[hop(afi, n, ifindex)][..])));
+            let hops: Vec<Hop> = neighbors.iter().map(|n| hop(afi, *n, ifindex)).collect();
+            self.write_routes(&mut out, afi, NextHops::Inline(Hops::from(&hops[..])));
         }
         out
+    }
+
+    /// Every route, through a next-hop object for the `n`th neighbour, which is sent first.
+    pub(super) fn frames_of_object(self, n: u8, ifindex: u32) -> Vec<u8> {
+        let mut out = self.object(n, ifindex);
+        for (afi, id) in OBJECTS {
+            self.write_routes(&mut out, afi, NextHops::Id(id));
+        }
+        out
+    }
+
+    /// The next-hop objects of [`Load::frames_of_object`] alone.
+    pub(super) fn object(self, n: u8, ifindex: u32) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (afi, id) in OBJECTS.into_iter().filter(|(afi, _)| self.count(*afi) > 0) {
+            write_object(&mut out, id, Forward::Via(afi, hop(afi, n, ifindex).via));
+        }
+        out
+    }
+
+    /// The deletion of every route.
+    pub(super) fn deletes(self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.each(|prefix| fpm::write_delete(&mut out, prefix, 0, BGP));
+        out
+    }
+
+    /// Every destination.
+    pub(super) fn prefixes(self) -> impl Iterator<Item = String> {
+        let mut all = Vec::new();
+        self.each(|prefix| all.push(prefix.to_string()));
+        all.into_iter()
+    }
+
+    fn each(self, mut each: impl FnMut(AnyPrefix)) {
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            (0..self.count(afi)).for_each(|n| each(prefix(afi, n)));
+        }
     }
 
     fn count(self, afi: Afi) -> u32 {
@@ -73,16 +114,19 @@ impl Load {
 
     fn write_routes(self, out: &mut Vec<u8>, afi: Afi, next_hops: NextHops<'_>) {
         for n in 0..self.count(afi) {
-            let prefix = match afi {
-                Afi::Ipv4 => AnyPrefix::from_addr(Ipv4Addr::from_bits(FIRST_V4 + (n << 8)).into(), 24),
-                Afi::Ipv6 => {
-                    AnyPrefix::from_addr(Ipv6Addr::from_bits(FIRST_V6 + (u128::from(n) << 80)).into(), 48)
-                }
-            };
-            let route = Route::new(prefix.expect("no bits beyond the length"), 0, BGP, next_hops);
+            let route = Route::new(prefix(afi, n), 0, BGP, next_hops);
             fpm::write_route(out, &route).expect("eight next hops fit");
         }
     }
+}
+
+/// The `n`th destination.
+fn prefix(afi: Afi, n: u32) -> AnyPrefix {
+    let prefix = match afi {
+        Afi::Ipv4 => AnyPrefix::from_addr(Ipv4Addr::from_bits(FIRST_V4 + (n << 8)).into(), 24),
+        Afi::Ipv6 => AnyPrefix::from_addr(Ipv6Addr::from_bits(FIRST_V6 + (u128::from(n) << 80)).into(), 48),
+    };
+    prefix.expect("no bits beyond the length")
 }
 
 fn hop(afi: Afi, n: u8, ifindex: u32) -> Hop {
@@ -90,17 +134,22 @@ fn hop(afi: Afi, n: u8, ifindex: u32) -> Hop {
 }
 
 fn gateway(afi: Afi, n: u8) -> IpAddr {
-    match afi {
-        Afi::Ipv4 => Ipv4Addr::new(10, 0, 0, 2 + n).into(),
-        Afi::Ipv6 => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2 + u16::from(n)).into(),
-    }
+    if afi == Afi::Ipv4 { gateway_v4(n) } else { gateway_v6(n) }
+}
+
+/// The `n`th IPv4 neighbour.
+pub(super) fn gateway_v4(n: u8) -> IpAddr {
+    Ipv4Addr::new(10, 0, 0, 2 + n).into()
+}
+
+/// The `n`th IPv6 neighbour.
+pub(super) fn gateway_v6(n: u8) -> IpAddr {
+    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2 + u16::from(n)).into()
 }
 
 /// Writes an object for each next hop, and a group for several; returns the id for routes.
 fn write_objects(out: &mut Vec<u8>, first: u32, afi: Afi, hops: &[Hop]) -> u32 {
-    let mut write = |id, forward| {
-        fpm::write_next_hop(out, &NextHop { id, protocol: BGP, forward }).expect("eight members fit");
-    };
+    let mut write = |id, forward| write_object(out, id, forward);
     let members: Vec<Member> =
         (first..).zip(hops).map(|(id, hop)| Member { id, weight: hop.weight }).collect();
     for (member, hop) in members.iter().zip(hops) {
@@ -112,6 +161,10 @@ fn write_objects(out: &mut Vec<u8>, first: u32, afi: Afi, hops: &[Hop]) -> u32 {
     let group = first + u32::from(NEXT_HOPS_MAX);
     write(group, Forward::Group(members[..].into()));
     group
+}
+
+fn write_object(out: &mut Vec<u8>, id: u32, forward: Forward<'_>) {
+    fpm::write_next_hop(out, &NextHop { id, protocol: BGP, forward }).expect("eight members fit");
 }
 
 #[cfg(test)]
@@ -143,7 +196,7 @@ mod tests {
                 at += frame.len;
             }
             assert_eq!((at, seen), (bytes.len(), messages));
-            let through = load.frames_through(1, 7);
+            let through = load.frames_through(&[1], 7);
             assert!(matches!(
                 fpm::frame(&through).unwrap().unwrap().messages().next().unwrap().unwrap(),
                 Content::NewRoute(Route { next_hops: NextHops::Inline(hops), .. }) if hops.count() == 1

@@ -13,9 +13,11 @@ use ribtide_text::rounded;
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum When {
-    /// A pipeline of 128 that every event flushes, no ring thread, one request to syncd at a time
+    /// A pipeline of 128 that every event flushes, a notification for each route, no ring thread, one
+    /// request to syncd at a time
     Before,
-    /// A pipeline of 50,000 and a flush timer, the ring thread, several requests to syncd in flight
+    /// A pipeline of 50,000 and a flush timer of 500 ms, a notification for each flush, the ring thread,
+    /// several requests to syncd in flight
     After,
 }
 
@@ -40,12 +42,13 @@ impl When {
     fn flags(self) -> Flags {
         match self {
             When::Before => Flags {
-                fpmsyncd: vec!["--pipeline", "128", "--flush-timer", "0"],
+                fpmsyncd: vec!["--pipeline", "128", "--flush-timer", "0", "--rows-per-call", "1"],
                 orchagent: vec!["-s"],
                 syncd: vec!["-s"],
                 ..Flags::default()
             },
             When::After => Flags {
+                fpmsyncd: vec!["--pipeline", "50000", "--flush-timer", "500"],
                 orchagent: vec!["-z", "redis_async", "-R"],
                 syncd: vec!["-z", "redis_async"],
                 ..Flags::default()

@@ -4,9 +4,10 @@
 //! Each run has its own Redis servers, daemons and network namespace. All routes are sent over one
 //! FPM connection as fast as fpmsyncd takes them; the clock stops when the switch has them all.
 //! Afterwards the databases are counted. The suites differ in combination and load. This one,
-//! `route-download`, covers each combination; [`transport`], [`loading`] and [`sizes`] answer other
-//! documents; [`everything`] and [`check`] are our own.
+//! `route-download`, covers each combination; [`transport`], [`loading`], [`sizes`] and [`state_tables`]
+//! answer other documents; [`everything`] and [`check`] are our own.
 
+mod behind;
 pub mod check;
 mod combination;
 pub mod everything;
@@ -18,15 +19,19 @@ mod redis;
 mod report;
 mod run;
 pub mod sizes;
+pub mod state_tables;
 mod suite;
 mod timers;
 pub mod transport;
+mod work;
 
 pub use combination::Combination;
 pub use report::Report;
 pub use suite::{RunOptions, Sizes};
+pub use work::Work;
 
 use crate::Error;
+use crate::options::name_of;
 use load::{Load, NEXT_HOPS_MAX};
 use ribtide_text::rounded;
 use run::Case;
@@ -58,6 +63,15 @@ pub struct Options {
     /// The number of next hops of each route
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(NEXT_HOPS_MAX)))]
     pub next_hops: u8,
+    /// What is measured; all but load begin with the routes in the chip and the databases
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_enum, default_values_t = [Work::Load])]
+    pub work: Vec<Work>,
+    /// fpmsyncd's --pipeline, in turns: the most routes of a flush [default: fpmsyncd's]
+    #[arg(long, value_name = "ROUTES", value_delimiter = ',')]
+    pub pipeline: Vec<u32>,
+    /// Send so many routes in a second, not as many as fpmsyncd takes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
     /// orchagent's sizes
     #[command(flatten)]
     pub sizes: Sizes,
@@ -81,21 +95,50 @@ pub fn run(options: &Options) -> Result<(), Error> {
         Families::Both => (options.routes / 2, "IPv4 and IPv6"),
     };
     let load = Load { ipv4: options.routes - ipv6, ipv6, next_hops: options.next_hops };
-    let case = |combination: &Combination| Case {
-        chip_rate: options.chip_rate,
-        ..Case::new(combination.name(), combination.flags(), load, options.sizes.pair())
+    if options.work.iter().any(|work| *work != Work::Load)
+        && let Some(without) = options.dut.iter().find(|combination| !combination.flags().has_chip)
+    {
+        let name = without.name();
+        return Err(Error::Options(format!("{name} has no chip; it measures --work load only")));
+    }
+    let pipelines: Vec<Option<u32>> = match options.pipeline[..] {
+        [] => vec![None],
+        _ => options.pipeline.iter().copied().map(Some).collect(),
     };
-    let cases: Vec<Case> = options.dut.iter().map(case).collect();
+    let mut cases = Vec::new();
+    for combination in &options.dut {
+        for work in &options.work {
+            for pipeline in &pipelines {
+                let work_name = (*work != Work::Load).then(|| name_of(work));
+                let size = pipeline.map(|routes| format!("--pipeline {routes}"));
+                let names = [Some(combination.name()), work_name, size];
+                cases.push(Case {
+                    chip_rate: options.chip_rate,
+                    work: *work,
+                    rate: options.rate,
+                    more: pipeline.iter().flat_map(|n| ["--pipeline".to_owned(), n.to_string()]).collect(),
+                    ..Case::new(
+                        names.into_iter().flatten().collect::<Vec<_>>().join(", "),
+                        combination.flags(),
+                        load,
+                        options.sizes.pair(),
+                    )
+                });
+            }
+        }
+    }
     let (routes, (batch, bulk)) = (rounded(f64::from(options.routes)), options.sizes.pair());
     let chip = options
         .chip_rate
         .map(|rate| format!(", a chip of {} routes/s", rounded(f64::from(rate))))
         .unwrap_or_default();
+    let rate = options.rate.map(|rate| format!(" at {} a second", rounded(f64::from(rate))));
+    let rate = rate.unwrap_or_default();
     let next_hops =
         if options.next_hops == 1 { String::new() } else { format!(" with {} next hops", options.next_hops) };
     measure(
         format!(
-            "{routes} {name} routes{next_hops}, orchagent -b {batch} -k {bulk} where the combination says no other{chip}"
+            "{routes} {name} routes{next_hops}{rate}, orchagent -b {batch} -k {bulk} where the combination says no other{chip}"
         ),
         &cases,
         &options.how,

@@ -2,7 +2,6 @@
 //! switch and to another BGP neighbour.
 
 use super::run::{Case, Cost, Figures, Running, busy};
-use super::timers::Timers;
 use crate::Error;
 use crate::harness::{Place, Program, memory};
 use serde_json::Value;
@@ -71,7 +70,8 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     let cpu_s = (it.cpu() - before).as_secs_f64();
     let peak = it.peak();
     let costs = [("ribtide".to_owned(), Cost { download_s, cpu_s, peak })].into();
-    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions: None, timers: Timers::default() })
+    let (timers, ages, commands) = Default::default();
+    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions: None, timers, ages, commands })
 }
 
 /// The state of the switch.

@@ -1,7 +1,7 @@
 //! The suite's own Redis client: it writes the rows of SONiC's other daemons and counts at the end.
-//! Replies are numbers or statuses, so a small part of RESP suffices.
+//! Replies are numbers, statuses or one text, so a small part of RESP suffices.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +18,30 @@ impl Redis {
         Ok(redis)
     }
 
+    /// Sends a command; returns its text.
+    pub(super) fn text(&mut self, command: &[&str]) -> io::Result<String> {
+        let line = self.send(command)?;
+        let Some(("$", length)) = line.split_at_checked(1) else { return Err(unexpected(&line, command)) };
+        // The server is our own, and INFO is its longest text.
+        let length: u64 = length.parse().map_err(io::Error::other)?;
+        let mut text = Vec::new();
+        (&mut self.0).take(length + 2).read_to_end(&mut text)?;
+        text.truncate(text.len().saturating_sub(2));
+        String::from_utf8(text).map_err(io::Error::other)
+    }
+
     /// Sends a command; returns its number, or 0 for a status.
     pub(super) fn query(&mut self, command: &[&str]) -> io::Result<u64> {
+        let line = self.send(command)?;
+        match line.split_at_checked(1) {
+            Some((":", number)) => number.parse().map_err(io::Error::other),
+            Some(("+", _)) => Ok(0),
+            _ => Err(unexpected(&line, command)),
+        }
+    }
+
+    /// Sends a command; returns the first line of its reply.
+    fn send(&mut self, command: &[&str]) -> io::Result<String> {
         let mut text = format!("*{}\r\n", command.len());
         for word in command {
             text += &format!("${}\r\n{word}\r\n", word.len());
@@ -27,11 +49,8 @@ impl Redis {
         self.0.get_mut().write_all(text.as_bytes())?;
         let mut line = String::new();
         self.0.read_line(&mut line)?;
-        match line.trim_end().split_at_checked(1) {
-            Some((":", number)) => number.parse().map_err(io::Error::other),
-            Some(("+", _)) => Ok(0),
-            _ => Err(io::Error::other(format!("Redis replies {line:?} to {}", command.join(" ")))),
-        }
+        line.truncate(line.trim_end().len());
+        Ok(line)
     }
 
     /// A row, as the producing side of a state table writes it.
@@ -47,4 +66,8 @@ impl Redis {
     pub(super) fn count(&mut self, prefix: &str) -> io::Result<u64> {
         self.query(&["EVAL", "return #redis.call('KEYS', ARGV[1] .. '*')", "0", prefix])
     }
+}
+
+fn unexpected(line: &str, command: &[&str]) -> io::Error {
+    io::Error::other(format!("Redis replies {line:?} to {}", command.join(" ")))
 }

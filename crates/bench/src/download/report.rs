@@ -59,6 +59,12 @@ pub struct Summary {
     /// PerformanceTimers of the last run.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub timers: BTreeMap<String, Timer>,
+    /// The greatest age of a row of all runs, in milliseconds, by daemon and table.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ages: BTreeMap<String, u64>,
+    /// Commands of Redis in the last run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, u64>,
 }
 
 /// The processes in the order of a route's path.
@@ -94,6 +100,12 @@ impl Report {
             route_ms: Spread::of(reactions().flat_map(|r| r.route_ms.iter().copied())),
             link_ms: Spread::of(reactions().flat_map(|r| r.link_ms.iter().copied())),
             timers: all.last().map(|(_, f)| f.timers.clone()).unwrap_or_default(),
+            ages: all.iter().flat_map(|(_, f)| &f.ages).fold(BTreeMap::new(), |mut ages, (name, age)| {
+                let most: &mut u64 = ages.entry(name.clone()).or_default();
+                *most = (*most).max(*age);
+                ages
+            }),
+            commands: all.last().map(|(_, f)| f.commands.clone()).unwrap_or_default(),
         })
     }
 
@@ -122,6 +134,21 @@ impl Report {
             ]);
         }
         if rows.len() > 1 { write!(f, "\n{}", Table::of_figures(&rows).render()) } else { Ok(()) }
+    }
+
+    /// How far databases were behind, and the commands that wrote and read them.
+    fn databases(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new(&["combination", ">oldest row ms", "commands of the last run"]);
+        let mut any = false;
+        for s in self.summary.iter().filter(|s| !s.commands.is_empty()) {
+            any = true;
+            let ages = s.ages.iter().map(|(name, age)| format!("{name} {}", rounded(*age as f64)));
+            let commands =
+                s.commands.iter().map(|(name, calls)| format!("{name} {}", rounded(*calls as f64)));
+            let join = |all: Vec<String>| if all.is_empty() { "-".into() } else { all.join(", ") };
+            table.row([s.combination.clone(), join(ages.collect()), join(commands.collect())]);
+        }
+        if any { write!(f, "\n{}", table.render()) } else { Ok(()) }
     }
 
     fn timers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,6 +208,7 @@ impl fmt::Display for Report {
         }
         f.write_str(&Table::of_figures(&rows).render())?;
         self.pairs(f)?;
+        self.databases(f)?;
         for run in &self.runs {
             if let Some(failure) = &run.failure {
                 writeln!(f, "failed: {}: {failure}", run.combination)?;

@@ -1,11 +1,13 @@
 //! One run: its own Redis servers, daemons and network, and one load.
 
+use super::behind::{self, Ages, Commands};
 use super::combination::Flags;
 use super::load::{Load, SWITCH};
 use super::one_process;
 use super::reaction::{self, Reactions};
 use super::redis::Redis;
 use super::timers::{self, Timers};
+use super::work::Work;
 use crate::Error;
 use crate::harness::place::PROGRAM_LINK;
 use crate::harness::{Place, Program, memory};
@@ -36,12 +38,39 @@ pub(super) struct Case {
     pub(super) reactions: bool,
     /// Whether to read the daemons' PerformanceTimers.
     pub(super) timers: bool,
+    /// What is measured.
+    pub(super) work: Work,
+    /// The routes sent in a second; `None`: as many as fpmsyncd takes.
+    pub(super) rate: Option<u32>,
+    /// More flags of fpmsyncd.
+    pub(super) more: Vec<String>,
 }
 
 impl Case {
     /// Routes over a combination, without more.
     pub(super) fn new(name: String, flags: Flags, load: Load, sizes: (u32, u32)) -> Case {
-        Case { name, flags, load, sizes, chip_rate: None, reactions: false, timers: false }
+        Case {
+            name,
+            flags,
+            load,
+            sizes,
+            chip_rate: None,
+            reactions: false,
+            timers: false,
+            work: Work::Load,
+            rate: None,
+            more: Vec::new(),
+        }
+    }
+
+    /// The changes of routes that it measures.
+    pub(super) fn changes(&self) -> u32 {
+        self.load.total() * self.work.changes()
+    }
+
+    /// Neighbours of the switch: those of the routes at any time.
+    fn neighbors(&self) -> Load {
+        Load { next_hops: self.load.next_hops.max(self.work.neighbors()), ..self.load }
     }
 }
 
@@ -56,6 +85,8 @@ const QUIET_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const TENTHS: u32 = 10;
 const QUIET_CPU_THRESHOLD: Duration = Duration::from_millis(20);
 const QUIET_TENTH_CPU_THRESHOLD: Duration = Duration::from_millis(10);
+/// The interval at which a feed with a rate sends.
+const FEED_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) const APPL: u32 = 0;
 const ASIC: u32 = 1;
 const COUNTERS: u32 = 2;
@@ -91,6 +122,12 @@ pub struct Figures {
     /// PerformanceTimers, where they were read.
     #[serde(skip_serializing_if = "Timers::is_empty")]
     pub timers: Timers,
+    /// The greatest age in milliseconds at which a row was written, of each daemon and table behind.
+    #[serde(skip_serializing_if = "Ages::is_empty")]
+    pub ages: Ages,
+    /// Commands that the servers of APPL_DB and ASIC_DB executed for it.
+    #[serde(skip_serializing_if = "Commands::is_empty")]
+    pub commands: Commands,
 }
 
 pub(super) struct Running {
@@ -201,6 +238,26 @@ impl Running {
         };
         Redis::open(&self.path(&format!("redis/{server}.sock")), database)
     }
+
+    /// The commands that the servers of APPL_DB and ASIC_DB have executed.
+    fn commands(&self, case: &Case) -> io::Result<Commands> {
+        let mut all = behind::commands(&mut self.redis(case, APPL)?)?;
+        if case.flags.redis.contains(&"--multi-db") {
+            for (name, calls) in behind::commands(&mut self.redis(case, ASIC)?)? {
+                *all.entry(name).or_default() += calls;
+            }
+        }
+        Ok(all)
+    }
+
+    /// The ages of rows that the daemons have reported.
+    fn ages(&self) -> Result<Ages, Error> {
+        let binary = std::env::current_exe().map_err(Error::System)?;
+        let mut show = self.place.command(&binary.to_string_lossy());
+        show.args(["show", "pipeline", "--sonic", "--json", "--database-config"]);
+        show.arg(self.path("redis/database_config.json"));
+        behind::ages(&show.output().map_err(Error::System)?.stdout).map_err(Error::System)
+    }
 }
 
 /// Everything is up, and no route was sent.
@@ -250,7 +307,8 @@ pub(super) fn start(case: &Case) -> Result<Ready, Error> {
         }
         rows(&mut appl, case).map_err(Error::System)?;
     }
-    it.start("fpmsyncd", &[timing, &flags.fpmsyncd[..]].concat())?;
+    let more: Vec<&str> = case.more.iter().map(String::as_str).collect();
+    it.start("fpmsyncd", &[timing, &flags.fpmsyncd[..], &more].concat())?;
     let mut own = own_routes(case);
     if flags.has_chip {
         it.wait("the switch", START_TIMEOUT, |_| counts(&socket).ok().filter(|found| *found == own))?;
@@ -287,25 +345,39 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
     }
     let ready = start(case)?;
     let expected = ready.expected_routes(*load);
+    let gone = ready.own;
     let Ready { mut it, mut appl, socket, stream, ifindex, .. } = ready;
-    let frames = load.frames(ifindex, flags.objects);
+    let replies = drain_replies(&stream)?;
+    if let Some(before) = case.work.before(*load, ifindex) {
+        send_all(stream.try_clone().map_err(Error::System)?, before, None);
+        it.wait("the first load", limit, |_| has_all(&socket, expected).then_some(()))?;
+        it.quiet(Instant::now(), limit)?;
+    }
+    let frames = case.work.frames(*load, ifindex, flags.objects);
     if let Some(rate) = case.chip_rate.filter(|_| flags.has_chip) {
         // Set now, so that the first timed operation is the first route.
         query_switch(&socket, &format!("set rate={rate}")).map_err(Error::System)?;
     }
     memory::touch(load.memory());
+    let commands = it.commands(case).map_err(Error::System)?;
     let over = AtomicBool::new(false);
     let used = |it: &Running| it.programs.iter().map(|(_, p)| p.cpu().as_secs_f64()).collect::<Vec<_>>();
     let before = used(&it);
     let (wall_s, downloaded, reactions, begin) = std::thread::scope(|scope| {
         let probes = it.redis(case, APPL).map_err(Error::System)?;
         let begin = Instant::now();
-        let replies = feed(stream, frames)?;
+        send_all(stream, frames, case.rate.map(|rate| (rate, case.changes())));
         let watched = case
             .reactions
             .then(|| scope.spawn(|| reaction::measure(probes, &socket, &over).map_err(Error::System)));
         let waited = it.wait("the last route", limit, |_| {
             let there = match flags.has_chip {
+                true if case.work != Work::Load => {
+                    let expected = if case.work == Work::Withdraw { gone } else { expected };
+                    counts(&socket).is_ok_and(|found| found == expected)
+                        && is_idle(&socket).unwrap_or(false)
+                        && case.work.seems_done(*load, &socket)
+                }
                 true => has_all(&socket, expected),
                 false => {
                     appl.query(&["SCARD", "ROUTE_TABLE_KEY_SET"]).is_ok_and(|n| n == u64::from(load.total()))
@@ -337,11 +409,13 @@ pub(super) fn run(case: &Case, limit: Duration, interrupted: &AtomicBool) -> Res
         },
     );
     let costs = costs.collect();
+    let commands = behind::since(it.commands(case).map_err(Error::System)?, &commands);
+    let ages = it.ages()?;
     if !interrupted.load(Relaxed) {
-        check(&mut it, case, reactions.as_ref().map_or(0, |all| all.routes as u64))?;
+        check(&mut it, case, &socket, reactions.as_ref().map_or(0, |all| all.routes as u64))?;
     }
     let timers = if case.timers { timers::read(it.folder.path()) } else { Timers::default() };
-    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions, timers })
+    Ok(Figures { wall_s, quiet_s, chip_busy, costs, reactions, timers, ages, commands })
 }
 
 /// Checks the settings in CONFIG_DB and STATE_DB with everything on.
@@ -372,7 +446,7 @@ fn rows(appl: &mut Redis, case: &Case) -> io::Result<()> {
     if case.load.ipv6 > 0 {
         appl.set("INTF_TABLE", &format!("{PROGRAM_LINK}:{v6}/64"), &["scope", "global", "family", "IPv6"])?;
     }
-    for (n, neighbor) in case.load.neighbors().enumerate() {
+    for (n, neighbor) in case.neighbors().neighbors().enumerate() {
         let (mac, family) =
             (format!("02:00:00:00:00:{:02x}", 2 + n), if neighbor.is_ipv4() { "IPv4" } else { "IPv6" });
         appl.set("NEIGH_TABLE", &format!("{PROGRAM_LINK}:{neighbor}"), &["neigh", &mac, "family", family])?;
@@ -430,6 +504,39 @@ fn connect(it: &mut Running) -> Result<TcpStream, Error> {
 /// Sends everything, and reads the replies so that fpmsyncd does not block, on two threads. Returns
 /// the number of replies.
 pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>, Error> {
+    let counted = drain_replies(&stream)?;
+    send_all(stream, frames, None);
+    Ok(counted)
+}
+
+/// Sends everything on a thread of its own; `rate`: frames a second, and the number of frames.
+fn send_all(stream: TcpStream, frames: Vec<u8>, rate: Option<(u32, u32)>) {
+    std::thread::spawn(move || {
+        // A failed run has ended the other side; its own error has the reason.
+        if send(&stream, &frames, rate).is_ok() {
+            drop(frames);
+            // The session stays during the run: its end would be an event.
+            std::thread::park_timeout(Duration::from_secs(3600));
+        }
+    });
+}
+
+fn send(mut stream: &TcpStream, frames: &[u8], rate: Option<(u32, u32)>) -> io::Result<()> {
+    let Some((rate, count)) = rate else { return stream.write_all(frames) };
+    // Frames of one load have about equal lengths, and TCP may cut them.
+    let bytes_a_second = frames.len() as f64 / f64::from(count.max(1)) * f64::from(rate);
+    let (begin, mut sent) = (Instant::now(), 0);
+    while sent < frames.len() {
+        std::thread::sleep(FEED_INTERVAL);
+        let due = ((begin.elapsed().as_secs_f64() * bytes_a_second) as usize).min(frames.len());
+        stream.write_all(&frames[sent..due])?;
+        sent = due;
+    }
+    Ok(())
+}
+
+/// Reads the replies on a thread of its own, and returns their number so far.
+fn drain_replies(stream: &TcpStream) -> Result<Arc<AtomicU64>, Error> {
     let mut replies = stream.try_clone().map_err(Error::System)?;
     let counted = Arc::new(AtomicU64::new(0));
     let counts = counted.clone();
@@ -447,20 +554,14 @@ pub(super) fn feed(stream: TcpStream, frames: Vec<u8>) -> Result<Arc<AtomicU64>,
             filled -= used;
         }
     });
-    std::thread::spawn(move || {
-        let mut stream = stream;
-        // A failed run has ended the other side; its own error has the reason.
-        if stream.write_all(&frames).is_ok() {
-            drop(frames);
-            // The session stays during the run: its end would be an event.
-            std::thread::park_timeout(Duration::from_secs(3600));
-        }
-    });
     Ok(counted)
 }
 
 /// Checks that the databases have every route and the `urgent` ones, or none where none is kept.
-fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
+fn check(it: &mut Running, case: &Case, socket: &Path, urgent: u64) -> Result<(), Error> {
+    if case.work != Work::Load && !case.work.is_all_done(case.load, socket).map_err(Error::System)? {
+        return Err(Error::Options("the switch has not the last state of every route".into()));
+    }
     let mut appl = it.redis(case, APPL).map_err(Error::System)?;
     let mut asic = it.redis(case, ASIC).map_err(Error::System)?;
     let expect = |redis: &mut Redis, prefix: &str, expected: u64| {
@@ -471,7 +572,8 @@ fn check(it: &mut Running, case: &Case, urgent: u64) -> Result<(), Error> {
         }
     };
     // And with those, one through both ports.
-    let routes = u64::from(case.load.total()) + urgent + u64::from(case.reactions);
+    let load = if case.work == Work::Withdraw { 0 } else { u64::from(case.load.total()) };
+    let routes = load + urgent + u64::from(case.reactions);
     if !case.flags.has_chip {
         let stable = case.flags.fpmsyncd.contains(&"--stable-table");
         return expect(&mut appl, if stable { "ROUTE_TABLE:" } else { "_ROUTE_TABLE:" }, routes);

@@ -62,7 +62,7 @@ pub(super) fn measure(title: String, cases: &[Case], how: &RunOptions) -> Result
         let _ = writeln!(std::io::stderr(), "{head}: {result}");
         report.runs.push(RunReport {
             combination: case.name.clone(),
-            routes: case.load.total(),
+            routes: case.changes(),
             figures,
             failure,
         });

@@ -67,6 +67,11 @@ impl<R: Row> Packed<R> {
         self.len == 0
     }
 
+    /// The number of changes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Appends the decoded changes.
     pub fn unpack(self, changes: &mut Vec<Change<R>>) {
         let (mut bytes, mut whole) = (self.bytes.as_slice(), self.whole.into_iter());
