@@ -41,9 +41,19 @@ pub struct BesideOptions {
     /// not program
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:8300")]
     pub beside_routes: String,
-    /// The endpoint on which syncd sends notifications over ZeroMQ
-    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5556")]
+    /// The endpoint on which SONiC's syncd sends notifications over ZeroMQ, in mode beside and without it;
+    /// ribtide's sends them through Redis
+    #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_NOTIFICATIONS)]
     pub zmq_notifications: String,
+}
+
+/// SONiC's endpoint of orchagent for notifications (sonic-sairedis, `lib/ContextConfig.cpp`).
+pub(super) const DEFAULT_NOTIFICATIONS: &str = "tcp://127.0.0.1:5556";
+
+/// The endpoint of notifications over ZeroMQ.
+pub(super) fn notification_endpoint(options: &BesideOptions) -> Result<Endpoint, super::Error> {
+    let endpoint = Endpoint::parse(&options.zmq_notifications, 5556);
+    endpoint.map_err(|e| super::Error::Configuration(format!("--zmq-notifications: {e}")))
 }
 
 /// The other side of mode `beside`.

@@ -40,15 +40,16 @@ pub(super) struct RedisOutputs {
     suppression: FibSuppression,
     /// What the counters were last written from.
     crm: Crm,
-    unhandled: Found,
+    /// Not beside SONiC's orchagent, which handles all tables.
+    unhandled: Option<Found>,
 }
 
 impl RedisOutputs {
     /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: responses
-    /// of an earlier run count until [`OrchOutputs::restored`].
+    /// of an earlier run count until [`OrchOutputs::restored`]. `alone`: there is no orchagent of SONiC.
     pub(super) fn open(
         (suppression, now): (FibSuppression, bool),
-        warm: bool,
+        (warm, alone): (bool, bool),
         lag: Lag,
         daemon: &Daemon,
     ) -> Result<RedisOutputs, Error> {
@@ -63,7 +64,7 @@ impl RedisOutputs {
             response_sender: now.then(|| ResponseSender::start(&daemon.rings)).transpose()?,
             suppression,
             crm: Crm::default(),
-            unhandled: unhandled_tables::watch(daemon)?,
+            unhandled: alone.then(|| unhandled_tables::watch(daemon)).transpose()?,
         })
     }
 }
@@ -238,7 +239,9 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
-        self.unhandled.look_at_interfaces(orch);
+        if let Some(unhandled) = &self.unhandled {
+            unhandled.look_at_interfaces(orch);
+        }
         if *orch.crm() != self.crm {
             self.crm = orch.crm().clone();
             let mut fields = Fields::new();

@@ -299,7 +299,7 @@ impl Orchagent {
         self.send_reports();
     }
 
-    /// syncd sends what the chip reports; nobody hears it while orchagent is away.
+    /// syncd sends what the chip reports; no client hears it while orchagent is away.
     fn send_reports(&mut self) {
         let states = self.syncd.port_states();
         if !self.restarting && !self.loses_reports {
