@@ -33,7 +33,7 @@ impl Diagnostic {
 }
 
 /// The crates without effects: `handle(batch) → effects`.
-pub(crate) const PURE: &[&str] = &["prefix", "wire", "rpki", "policy", "bgp", "bfd", "rib", "swss"];
+pub(crate) const PURE: &[&str] = &["prefix", "wire", "rpki", "policy", "bgp", "bfd", "rib", "sai", "swss"];
 
 /// The lints forced in the pure crates; `effects` and `panics` each read theirs.
 const PURE_LINTS: &[&[&str]] = &[crate::effects::LINTS, crate::panics::LINTS];

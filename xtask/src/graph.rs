@@ -29,9 +29,11 @@ const GRAPH: &[Row] = &[
     row("bgp", &["prefix", "wire", "rpki", "policy"], &[]),
     row("bfd", &["prefix", "wire"], &[]),
     row("rib", &["prefix"], &[]),
-    row("swss", &["prefix", "wire"], &[]),
+    row("sai", &[], &[]),
+    row("swss", &["prefix", "wire", "sai"], &[]),
     row("runtime", &[], &[]),
-    row("vswitch", &["prefix", "swss"], &[]),
+    row("vswitch", &["prefix", "sai", "swss"], &[]),
+    row("sai-library", &["prefix", "sai", "swss"], &["vswitch"]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
     row("text", &[], &[]),
     row("privileges", &[], &[]),
@@ -43,9 +45,11 @@ const GRAPH: &[Row] = &[
         &[
             "prefix",
             "wire",
+            "sai",
             "swss",
             "runtime",
             "vswitch",
+            "sai-library",
             "tables",
             "settings",
             "privileges",
@@ -191,6 +195,7 @@ const EXTERNAL: &[(&str, &[&str])] = &[
     ("bgp", &["foldhash", "hashbrown", "smallvec", "triomphe"]),
     ("bfd", &[]),
     ("rib", &["foldhash", "hashbrown"]),
+    ("sai", &["serde_json"]),
     ("swss", &["foldhash", "hashbrown", "itoa", "smallvec"]),
 ];
 

@@ -12,6 +12,7 @@ pub mod profiles;
 pub mod queues;
 pub mod ratchet;
 pub mod references;
+pub mod sai_table;
 pub mod sizes;
 pub mod threads;
 mod tree;

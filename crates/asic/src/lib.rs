@@ -35,6 +35,7 @@ pub use ribtide_sonicd::Error;
 use ribtide_sonicd::chip_state::{alter, chip_state};
 use ribtide_sonicd::events;
 use ribtide_sonicd::orch_stage::{OrchGauges, OrchOutputs, OrchStage, SyncdLink, TableFeed};
+use ribtide_sonicd::port_reports::{self, PortReportReceiver, PortReportSender, PortReports};
 pub use ribtide_sonicd::reconcile::ReconcileCount;
 use ribtide_sonicd::reconcile::{ChipRounds, RoundLog, Tally};
 use ribtide_sonicd::syncd_stage::{OrchLink, SyncdStage};
@@ -44,6 +45,7 @@ use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, RouteState, VidCounter};
 use ribtide_swss::row::{
     IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, RouteRow, VrfRow,
 };
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
 use ribtide_swss::syncd::{PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::memory::{self, MemoryProducer};
@@ -118,6 +120,7 @@ pub fn start(
     let (headers, header_rx) = rings.bounded("FIB batches to acknowledge", HEADERS);
     let (requests, requested) = rings.bounded("orchagent to syncd", 2 * WINDOW);
     let (replies, replied) = rings.bounded("syncd to orchagent", 2 * WINDOW);
+    let (report, reports) = port_reports::pair();
     let vids = VidCounter::default();
     let stop = channel.stop.clone();
 
@@ -158,7 +161,7 @@ pub fn start(
             Box::new(TableFeed::new(groups_taken, Orch::nexthop_group)),
             Box::new(TableFeed::together(routes_taken, Orch::routes).announced(Orch::rows_due)),
         ],
-        syncd: Box::new(ToSyncd { requests, replies: replied, waiting: 0 }),
+        syncd: Box::new(ToSyncd { requests, replies: replied, reports, waiting: 0 }),
         outputs: Box::new(Answers { acks, headers: header_rx, lab: config.lab }),
         batch: 4096,
         backlog: BACKLOG,
@@ -174,7 +177,7 @@ pub fn start(
 
     let ports = interfaces.iter().enumerate().map(|(i, interface)| port_setup(i, &interface.name));
     let chip = VirtualSwitch::new(ports.collect(), config.chip);
-    let link = Box::new(ToOrchagent { requests: requested, replies });
+    let link = Box::new(ToOrchagent { requests: requested, replies, reports: report });
     let syncd = Syncd::new(chip, Box::new(vids)).without_rows();
     let mut syncd = SyncdStage::new(syncd, link, Some(meters.meter("syncd")), None, rings);
     let (reconciled, interval) = (Tally::default(), Duration::from_secs(config.reconcile_interval));
@@ -627,6 +630,7 @@ fn row<F: Family>(
 struct ToSyncd {
     requests: ring::Sender<Vec<SaiRequest>>,
     replies: ring::Receiver<Vec<SaiReply>>,
+    reports: PortReportReceiver,
     waiting: usize,
 }
 
@@ -645,12 +649,17 @@ impl SyncdLink for ToSyncd {
         Ok(())
     }
 
+    fn port_reports(&mut self) -> PortReports {
+        self.reports.take()
+    }
+
     fn under_way(&self) -> usize {
         self.waiting
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.replies.watch(select);
+        self.reports.watch(select);
     }
 }
 
@@ -658,6 +667,7 @@ impl SyncdLink for ToSyncd {
 struct ToOrchagent {
     requests: ring::Receiver<Vec<SaiRequest>>,
     replies: ring::Sender<Vec<SaiReply>>,
+    reports: PortReportSender,
 }
 
 impl OrchLink for ToOrchagent {
@@ -669,10 +679,13 @@ impl OrchLink for ToOrchagent {
     }
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
-        // Other notifications are ignored.
         out.rows = PackedChanges::default();
         let gone = |_| Error::new("orchagent has stopped; its log says why");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
+    }
+
+    fn port_states(&mut self, states: &[PortState]) {
+        self.reports.send(states);
     }
 
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
@@ -691,6 +704,8 @@ impl OrchOutputs for Answers {
     fn carry_out(&mut self, orch: &mut Orch, out: &mut OrchOut) -> Result<bool, Error> {
         out.default_routes.clear();
         out.capability.clear();
+        out.port_reports.clear();
+        out.port_speeds.clear();
         out.status_changes.drain(..).for_each(|(key, why)| self.acks.status_change(&key, why));
         let mut made = false;
         for calls in out.resolve.drain(..) {

@@ -49,6 +49,9 @@ pub struct AsicState {
     /// Prefixes whose routes it refuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
+    /// Ports that are enabled and have no link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_link: Vec<String>,
     /// Whether it is stalled.
     pub stalled: bool,
     /// The remaining seconds of the stall, if known.

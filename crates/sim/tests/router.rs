@@ -66,6 +66,11 @@ fn missing_resend_over_zmq_is_noticed() {
 }
 
 #[test]
+fn lost_link_state_is_noticed() {
+    assert!(is_noticed(Break::LostReport));
+}
+
+#[test]
 fn shortened_script_fails_again() {
     check_shortened(|seed, kept, shorten| {
         simulate::<Script>(seed, kept, Some(Break::LostWithdrawal), shorten).failure

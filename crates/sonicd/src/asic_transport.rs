@@ -6,13 +6,16 @@
 
 use super::config_db::{ConfigDb, Switch};
 use super::orch_stage::SyncdLink;
+use super::port_reports::{self, PortReportReceiver, PortReportSender, PortReports};
 use super::settings::Settings;
 use super::{Daemon, Error, refuse, syncd_generation};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::{Mode, RequestedSettings};
-use ribtide_swss::sai::{ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, text};
+use ribtide_swss::sai::{
+    ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, notification, text,
+};
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
 use ribtide_tables::{EncodedRequest, Exchange, Message, PubSubEvent, WINDOW, listen, queue};
@@ -154,6 +157,8 @@ pub(super) struct AsicTransport {
     assumed: Vec<SaiReply>,
     /// Receives a notification that syncd lost objects.
     shutdown: WakeUp,
+    /// The link states that syncd reports.
+    reports: PortReportReceiver,
     /// The watch, which starts at the first reply: earlier notifications are about the former
     /// syncd.
     watch: Option<Watch>,
@@ -166,7 +171,7 @@ pub(super) struct AsicTransport {
 impl AsicTransport {
     pub(super) fn open(
         (requested, responses): (RequestedSettings, Arc<AtomicBool>),
-        (mode, endpoint): (Mode, &Endpoint),
+        (mode, endpoint, notifications): (Mode, &Endpoint, Option<(&Endpoint, bool)>),
         create_switch: Option<Duration>,
         settings: Arc<Mutex<Settings>>,
         daemon: &Daemon,
@@ -192,11 +197,30 @@ impl AsicTransport {
         };
         let (waker, shutdown) = wake_up::pair();
         let on_request = waker.clone();
-        listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| {
-            if matches!(heard, PubSubEvent::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST)) {
-                on_request.wake();
-            }
+        let (report, reports) = port_reports::pair();
+        let over_zmq = report.clone();
+        // Before the first request, so that no report is missed.
+        listen(asic, vec![NOTIFICATIONS.into()], stop, move |heard| match heard {
+            PubSubEvent::Message { payload, .. } if payload.contains(SHUTDOWN_REQUEST) => on_request.wake(),
+            PubSubEvent::Message { payload, .. } => take_notification(payload, &report),
+            // A channel keeps no message for an absent subscriber.
+            PubSubEvent::Subscribed { again: true } => report.lost(),
+            PubSubEvent::Subscribed { again: false } => {}
         })?;
+        if let Some((endpoint, required)) = notifications.filter(|_| mode.is_zmq()) {
+            let listening = zmq::listen_notifications(endpoint, stop, move |message| match message {
+                Some(message) => take_notification(&String::from_utf8_lossy(message), &over_zmq),
+                None => over_zmq.lost(),
+            });
+            match listening {
+                Err(e) if required => return Err(e.into()),
+                // ribtide's syncd needs no such listener.
+                Err(e) => {
+                    tracing::warn!(target: target::ORCHAGENT, error = %e, "notifications of SONiC's syncd over ZeroMQ are not heard; --zmq-notifications names another endpoint")
+                }
+                Ok(()) => {}
+            }
+        }
         let (asic, its_stop) = (daemon.connect(Db::Asic)?, stop.clone());
         let watch: Watch = Box::new(move || syncd_generation::watch(asic, &its_stop, move || waker.wake()));
         let answers = mode != Mode::RedisAsync;
@@ -208,6 +232,7 @@ impl AsicTransport {
             answers,
             assumed: Vec::new(),
             shutdown,
+            reports,
             watch: Some(watch),
             requested,
             responses,
@@ -221,6 +246,18 @@ impl AsicTransport {
             SaiCall::One { verb: Verb::Create, object: ObjectType::Switch, .. } => self.create_switch,
             _ => REQUEST_TIMEOUT,
         }
+    }
+}
+
+/// Passes on the link states of a notification; others are for other listeners.
+fn take_notification(message: &str, reports: &PortReportSender) {
+    match notification::read_port_state_change(message) {
+        Some(Ok(states)) => reports.send(&states),
+        Some(Err(why)) => {
+            tracing::warn!(target: target::ORCHAGENT, reason = %why, "a notification of syncd cannot be read; the link states are read instead");
+            reports.lost();
+        }
+        None => {}
     }
 }
 
@@ -319,6 +356,10 @@ impl SyncdLink for AsicTransport {
         }
     }
 
+    fn port_reports(&mut self) -> PortReports {
+        self.reports.take()
+    }
+
     fn under_way(&self) -> usize {
         self.waiting.len()
     }
@@ -326,6 +367,7 @@ impl SyncdLink for AsicTransport {
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.exchange.replies.watch(select);
         self.shutdown.watch(select);
+        self.reports.watch(select);
     }
 }
 

@@ -2,7 +2,8 @@
 //! and another encodes replies.
 
 use super::asic_db::AsicDb;
-use super::asic_transport::{ANSWERS, MODE, run_field, run_of};
+use super::asic_transport::{ANSWERS, MODE, NOTIFICATIONS, run_field, run_of};
+use super::port_reports::{self, PortReportSender};
 use super::settings::Settings;
 use super::syncd_stage::OrchLink;
 use super::{Daemon, Error};
@@ -12,6 +13,7 @@ use ribtide_runtime::oneshot;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::{Mode, Persistence};
+use ribtide_swss::sai::notification::{PortState, write_port_state_change};
 use ribtide_swss::sai::text::{self, ReplyTo};
 use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
@@ -24,6 +26,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const ASIC_STATE: &str = "ASIC_STATE";
+/// The queue of requests.
+const REQUESTS: &str = "orchagent to syncd";
 /// Silence after which nothing is in flight.
 const SILENCE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Why requests have no replies in `redis_async`.
@@ -99,6 +103,8 @@ pub(super) struct AsicTransportServer {
     reader: Option<ReaderThread>,
     /// The database whose channel wakes it.
     asic: Database,
+    /// Link states to orchagent.
+    reports: PortReportSender,
     /// `None` only during the shutdown.
     replies: Option<ring::Sender<(ReplyChannel, Reply)>>,
     replier: Option<JoinHandle<()>>,
@@ -136,10 +142,10 @@ impl AsicTransportServer {
         let (requests, reader, mut writer) = if mode.is_zmq() {
             let read = |message: &[u8], again| Incoming { what: read_zmq(message), run: None, again };
             queue::forget(&mut daemon.connect(Db::Asic)?)?;
-            (Requests::Zmq(zmq::serve(endpoint, rings, stop, read)?), None, None)
+            (Requests::Zmq(zmq::serve(endpoint, REQUESTS, rings, stop, read)?), None, None)
         } else {
             let writer = QueueWriter::open(asic, "GETRESPONSE", stop)?;
-            let (requests, reader) = queue::serve(asic, ASIC_STATE, rings, stop, |request| {
+            let (requests, reader) = queue::serve(asic, ASIC_STATE, REQUESTS, rings, stop, |request| {
                 let queue::Request { message, redelivered } = request;
                 let request = text::read_request(0, &message.key, &message.value, &message.op);
                 let what = request
@@ -192,6 +198,7 @@ impl AsicTransportServer {
                 }
             }
         };
+        let reports = publish_reports(daemon)?;
         let replier = thread::spawn("asic-replies", Ends::WithOwner, body);
         let replier = replier.map_err(Error::no_thread("for replies"))?;
         settings.write();
@@ -199,6 +206,7 @@ impl AsicTransportServer {
             requests,
             reader,
             asic: asic.clone(),
+            reports,
             replies: Some(replies),
             replier: Some(replier),
             silent: None,
@@ -303,6 +311,30 @@ impl AsicTransportServer {
             Requests::Zmq(requests) => requests.is_empty(),
         }
     }
+}
+
+/// Starts the thread that publishes link states: orchagent hears them on the channel of ASIC_DB in
+/// every mode, as SONiC's does. It waits while Redis is away, and the stage does not.
+fn publish_reports(daemon: &Daemon) -> Result<PortReportSender, Error> {
+    let (sender, receiver) = port_reports::pair();
+    let (mut asic, stop) = (daemon.connect(Db::Asic)?, daemon.stop.clone());
+    let body = move || {
+        while let Ok(reports) = receiver.wait(|| {}) {
+            if reports.states.is_empty() {
+                continue;
+            }
+            let message = write_port_state_change(&reports.states);
+            if let Err(e) = asic.query(&["PUBLISH", NOTIFICATIONS, &message]) {
+                if stop.stopped() {
+                    return;
+                }
+                tracing::error!(target: target::SYNCD, error = %e, "link states are not published");
+            }
+        }
+    };
+    thread::spawn("asic-notifications", Ends::WithOwner, body)
+        .map_err(Error::no_thread("for notifications"))?;
+    Ok(sender)
 }
 
 /// The reply to a malformed request, of the form that its sender expects as far as that is known.
@@ -422,6 +454,10 @@ impl OrchLink for AsicTransportServer {
             self.refuse();
         }
         self.rows.write(std::mem::take(&mut out.rows))
+    }
+
+    fn port_states(&mut self, states: &[PortState]) {
+        self.reports.send(states);
     }
 
     fn is_owed(&self, request: &SaiRequest) -> bool {

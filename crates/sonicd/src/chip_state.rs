@@ -26,6 +26,7 @@ pub fn chip_state(switch: &mut VirtualSwitch) -> AsicState {
     AsicState {
         settings: settings.collect(),
         refused: switch.refused().iter().map(AnyPrefix::to_string).collect(),
+        without_link: without_link(switch),
         stalled: stall.is_some(),
         stalled_seconds: stall.flatten().map(|until| (until - now).as_secs_f64()),
         entries: entries.into_iter().map(|(name, count)| (name.into(), count as u64)).collect(),
@@ -36,6 +37,11 @@ pub fn chip_state(switch: &mut VirtualSwitch) -> AsicState {
         left_seconds: switch.left(now).as_secs_f64(),
         idle_seconds: time.idle.as_secs_f64(),
     }
+}
+
+fn without_link(switch: &VirtualSwitch) -> Vec<String> {
+    let ports = switch.ports().into_iter().filter(|port| port.admin_up && !port.link);
+    ports.map(|port| port.name.to_string()).collect()
 }
 
 /// Changes an object of a virtual switch as another program would, for tests and debugging: syncd is

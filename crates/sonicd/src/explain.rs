@@ -47,7 +47,7 @@ pub(super) struct ExplainQuery {
 
 /// The reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ExplainReply {
+pub struct ExplainReply {
     stage: ExplainStage,
     /// orchagent: the virtual router of the VRF.
     router: Option<u64>,
@@ -128,7 +128,7 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
         messages.push("its interface is none of the switch's, so it has no row".into());
     }
     let how = match state.waiting {
-        Some(Waiting::Object(_) | Waiting::Turn) => StageState::Waiting,
+        Some(Waiting::Object(_) | Waiting::Interface(_) | Waiting::Turn) => StageState::Waiting,
         // orchagent has the details.
         Some(Waiting::Answer { .. }) | None => StageState::Passed,
     };
@@ -296,10 +296,23 @@ fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
         (false, false) => StageState::Passed,
         (false, true) => {
             messages.push(format!("{} has no such row", RouteRow::TABLE));
+            messages.extend(vnet_row(&mut appl, &key)?);
             StageState::Absent
         }
     };
     Ok(ExplainStage { stage: "APPL_DB".into(), state, messages })
+}
+
+/// That a table of VNET routes has this key, taken or not: its rows are not programmed.
+fn vnet_row(appl: &mut Connection, key: &str) -> Result<Option<String>, Error> {
+    for table in ["VNET_ROUTE_TABLE", "VNET_ROUTE_TUNNEL_TABLE"] {
+        let row = appl.database().key(table, key);
+        let there = appl.query(&["EXISTS", &row, &format!("_{row}")])?.as_integer().unwrap_or(0) > 0;
+        if there {
+            return Ok(Some(format!("{row} is a route of a VNET, and ribtide's orchagent programs none")));
+        }
+    }
+    Ok(None)
 }
 
 /// The entry of a route in ASIC_DB, in this virtual router.

@@ -1,5 +1,5 @@
-//! orchagent's outputs beside requests to syncd: NEIGH_RESOLVE_TABLE, STATE_DB's rows of default routes and capabilities,
-//! COUNTERS_DB's `CRM:STATS`, and route responses.
+//! orchagent's outputs beside requests to syncd: NEIGH_RESOLVE_TABLE, link states in PORT_TABLE of APPL_DB and STATE_DB,
+//! STATE_DB's rows of default routes and capabilities, COUNTERS_DB's `CRM:STATS`, and route responses.
 
 use super::appl_transport::Lag;
 use super::config_db::Switch;
@@ -8,24 +8,29 @@ use super::direct_responses::ResponseSender;
 use super::orch_stage::{OrchOutputs, Subscriber};
 use super::response_publisher::ResponsePublisher;
 use super::settings::Settings;
+use super::unhandled_tables::{self, Found};
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
+use ribtide_runtime::date::date;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Rings;
-use ribtide_swss::orch::{Crm, Orch, OrchOut};
-use ribtide_swss::row::{NeighResolveRow, RouteKey};
+use ribtide_swss::orch::{Crm, Orch, OrchOut, PortReport};
+use ribtide_swss::row::{Name, NeighResolveRow, PortRow, RouteKey};
+use ribtide_swss::sai::OperStatus;
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{Bookkeeping, Fields, Pipeline, Producer, ProducerStateTable};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The tables that orchagent writes.
 pub(super) struct RedisOutputs {
     resolve: ProducerStateTable<NeighResolveRow>,
-    /// STATE_DB, with default routes and capabilities.
+    /// STATE_DB, with default routes, capabilities, and speeds of ports.
     state: Bookkeeping,
+    /// PORT_TABLE of APPL_DB: link states.
+    ports: PortTable,
     counters: Bookkeeping,
     publisher: ResponsePublisher,
     /// Whether responses are published.
@@ -35,6 +40,7 @@ pub(super) struct RedisOutputs {
     suppression: FibSuppression,
     /// What the counters were last written from.
     crm: Crm,
+    unhandled: Found,
 }
 
 impl RedisOutputs {
@@ -49,6 +55,7 @@ impl RedisOutputs {
         Ok(RedisOutputs {
             resolve: ProducerStateTable::open(&daemon.databases, Pipeline::default(), &daemon.stop)?,
             state: daemon.bookkeeping.clone(),
+            ports: PortTable(Bookkeeping::start(Db::Appl, &daemon.databases, &daemon.stop)?, BTreeMap::new()),
             counters: Bookkeeping::start(Db::Counters, &daemon.databases, &daemon.stop)?,
             // An earlier response is confirmed again, or its route is gone.
             publisher: ResponsePublisher::start(warm, lag, daemon)?,
@@ -56,8 +63,45 @@ impl RedisOutputs {
             response_sender: now.then(|| ResponseSender::start(&daemon.rings)).transpose()?,
             suppression,
             crm: Crm::default(),
+            unhandled: unhandled_tables::watch(daemon)?,
         })
     }
+}
+
+/// Link states in PORT_TABLE of APPL_DB, as SONiC's PortsOrch writes them: into the row itself, for
+/// readers, without a message to a consumer. With the fields of each port that were written last.
+struct PortTable(Bookkeeping, BTreeMap<Name, Fields>);
+
+impl PortTable {
+    fn write(&mut self, report: &PortReport) {
+        let PortTable(table, written) = self;
+        let fields = written.entry(report.name.clone()).or_default();
+        fields.insert("oper_status".into(), report.oper_status().into());
+        if let Some(count) = report.flap_count {
+            fields.insert("flap_count".into(), count.to_string());
+            let since = match report.status {
+                OperStatus::Up => Some("last_up_time"),
+                OperStatus::Down => Some("last_down_time"),
+                _ => None,
+            };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+            fields.extend(since.map(|field| (field.into(), time_text(now))));
+        }
+        table.set_fields(PortRow::TABLE, &report.name, fields.clone());
+    }
+}
+
+/// A time in seconds since 1970 as `Tue Nov 24 00:42:37 2026`, in UTC: that of SONiC's PortsOrch.
+fn time_text(seconds: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let weekday = DAYS[(days % 7) as usize];
+    let month = MONTHS.get(month as usize - 1).copied().unwrap_or_default();
+    let (hours, minutes) = (rest / 3600, rest / 60 % 60);
+    format!("{weekday} {month} {day:02} {hours:02}:{minutes:02}:{:02} {year}", rest % 60)
 }
 
 /// The setting of FIB suppression. fpmsyncd and orchagent both watch CONFIG_DB; fpmsyncd counts no response before
@@ -117,6 +161,13 @@ impl OrchOutputs for RedisOutputs {
         write(&mut self.resolve, &mut out.resolve)?;
         out.default_routes.drain(..).for_each(|change| self.state.change(&change));
         out.capability.drain(..).for_each(|change| self.state.change(&change));
+        out.port_reports.drain(..).for_each(|report| self.ports.write(&report));
+        for (name, speed) in out.port_speeds.drain(..) {
+            let speed = speed.map_or_else(|| "N/A".into(), |speed| speed.to_string());
+            let fields = [("speed", speed), ("fec", "N/A".into())];
+            let fields = fields.into_iter().map(|(field, value)| (field.into(), value)).collect();
+            self.state.set_fields(PortRow::TABLE, &name, fields);
+        }
         // Only the client of batches needs these; a direct subscriber gets refusals.
         out.status_changes.clear();
         if !out.responses.is_empty() || !out.found.is_empty() || !out.refusals.is_empty() {
@@ -183,6 +234,7 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
+        self.unhandled.look_at_interfaces(orch);
         if *orch.crm() != self.crm {
             self.crm = orch.crm().clone();
             let mut fields = Fields::new();
@@ -199,4 +251,22 @@ fn write<R: Row>(table: &mut impl Producer<R>, changes: &mut Vec<Change<R>>) -> 
         table.flush()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_date() {
+        // `LC_ALL=C date -u -d @SECONDS '+%a %b %d %H:%M:%S %Y'` is the judge.
+        let texts = [0, 951_782_400, 1_795_480_957, 4_107_542_399].map(time_text);
+        let dates = [
+            "Thu Jan 01 00:00:00 1970",
+            "Tue Feb 29 00:00:00 2000",
+            "Tue Nov 24 00:42:37 2026",
+            "Sun Feb 28 23:59:59 2100",
+        ];
+        assert_eq!(texts, dates);
+    }
 }

@@ -4,6 +4,7 @@
 //! Rows are taken while requests are in flight, up to a backlog; other rows stay in their tables,
 //! where they coalesce by key.
 
+use super::port_reports::PortReports;
 use super::recorder::Recording;
 use super::syncd_stage::routes_in;
 use super::warm::{RestartCheck, Restore};
@@ -92,6 +93,9 @@ pub trait SyncdLink: Send {
 
     /// Appends received replies.
     fn replies(&mut self, replies: &mut Vec<SaiReply>) -> Result<(), Error>;
+
+    /// Takes the link states that syncd reported.
+    fn port_reports(&mut self) -> PortReports;
 
     /// Requests without a reply.
     fn under_way(&self) -> usize;
@@ -219,6 +223,16 @@ impl<R: Row, C: Consumer<R> + Send + 'static> TableFeed<R, C> {
 
     fn with(consumer: C, take: Take<R>) -> Self {
         TableFeed { consumer, ready: false, changes: Vec::new(), take, limit: None, pops: None, adds: None }
+    }
+
+    /// Its consumer.
+    pub(crate) fn consumer(&self) -> &C {
+        &self.consumer
+    }
+
+    /// Its consumer, to be changed.
+    pub(crate) fn consumer_mut(&mut self) -> &mut C {
+        &mut self.consumer
     }
 
     /// Limits the rows to those that `due` allows.
@@ -375,6 +389,11 @@ impl OrchStage {
                     heartbeat.tick();
                 }
             }
+            let reports = self.syncd.port_reports();
+            let reported = !reports.is_empty();
+            if reported {
+                self.take_reports(&reports, &mut out);
+            }
             self.outputs.before_round(&mut self.orch);
             let taken = self.take()?;
             let drain = Instant::now();
@@ -392,7 +411,7 @@ impl OrchStage {
                 has_subscriber = false;
                 self.outputs.begin_subscription(&mut self.orch);
             }
-            let quiet = taken + heard == 0 && !again;
+            let quiet = taken + heard == 0 && !again && !reported;
             self.outputs.after_round(&mut self.orch, quiet, self.syncd.waiting())?;
             if let Some(mut restore) = self.restore.take() {
                 match restore.look(&mut self, quiet)? {
@@ -424,6 +443,17 @@ impl OrchStage {
             }
         }
         Ok(())
+    }
+
+    /// Takes in link states. Groups lose their members on a lost link before any further route.
+    fn take_reports(&mut self, reports: &PortReports, out: &mut OrchOut) {
+        if let Some(record) = &mut self.requests {
+            record.port_states(&reports.states);
+        }
+        self.orch.port_states(&reports.states, out);
+        if reports.lost {
+            self.orch.read_port_states();
+        }
     }
 
     /// The time until the state machine needs the time again, unless there is work before: requests that the chip had no

@@ -6,12 +6,15 @@
 
 use super::appl_transport;
 use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
+use super::beside::{
+    self, BesideOptions, BesideTransports, ForeignRows, FromOrch, LearnedRows, RecordedVids,
+};
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
 use super::health::StallOptions;
 use super::ignored_options::OrchagentIgnored;
 use super::orch_outputs::{FibSuppression, RedisOutputs};
-use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, TableFeed};
+use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, SyncdLink, TableFeed};
 use super::performance::{Timers, Timing};
 use super::previous_ids::{self, IndexRoutes};
 use super::reconcile::{self, ReconcileOptions, RoundLog, Tally};
@@ -22,11 +25,15 @@ use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, queues
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
+use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::orch::{Orch, OrchConfig, VidSource};
-use ribtide_swss::row::{IntfRow, LabelRouteRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow, VrfRow};
+use ribtide_swss::row::{
+    IntfRow, LabelRouteRow, LagMemberRow, LagRow, Mac, NeighRow, NextHopGroupRow, PortRow, RouteRow,
+    VlanMemberRow, VlanRow, VrfRow,
+};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::state_table::{self, MAX_BATCH};
 use ribtide_tables::zmq::{Endpoint, ZmqConsumer};
@@ -38,6 +45,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
+/// SONiC's endpoint of syncd for requests, and the port of the one for notifications (sonic-sairedis,
+/// `lib/ContextConfig.cpp`).
+const DEFAULT_SYNCD: &str = "tcp://127.0.0.1:5555";
+const NOTIFICATION_PORT: u16 = 5556;
 /// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
 /// Why the active number of rows is smaller than requested.
@@ -59,8 +70,12 @@ pub struct Options {
     #[arg(short = 'z', value_name = "MODE")]
     pub mode: Option<Mode>,
     /// The endpoint of syncd for requests over ZeroMQ
-    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5555")]
+    #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SYNCD)]
     pub zmq_syncd: String,
+    /// The endpoint to listen on for notifications of SONiC's syncd over ZeroMQ; ribtide's syncd sends
+    /// them through Redis [default, without --zmq-syncd: tcp://127.0.0.1:5556]
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zmq_notifications: Option<String>,
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
@@ -125,6 +140,9 @@ pub struct Options {
     /// option on the command line takes precedence
     #[arg(long)]
     pub config_db: bool,
+    /// Mode beside SONiC's orchagent
+    #[command(flatten)]
+    pub beside: BesideOptions,
     /// How far what is published may be behind
     #[command(flatten)]
     pub lag: appl_transport::Lag,
@@ -159,9 +177,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     args.stall.check()?;
     let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
     health::watch(args.stall, daemon)?;
-    // First, because fpmsyncd checks the presence of orchagent, whose start may take long.
-    let check = RestartCheck::listen(daemon)?;
-    let warm = WarmStart::begin(DAEMON, "swss", daemon)?;
+    // First, because fpmsyncd checks the presence of orchagent, whose start may take long. SONiC's
+    // orchagent replies itself.
+    let is_beside = args.beside.beside.is_some();
+    let check = (!is_beside).then(|| RestartCheck::listen(daemon)).transpose()?;
+    // Routes stay in the chip below ribtide's orchagent, so it has no warm start beside SONiC's.
+    let warm = (!is_beside).then(|| WarmStart::begin(DAEMON, "swss", daemon)).transpose()?;
+    let warm = warm.filter(WarmStart::is_warm);
     let mut settings = Settings::new(daemon);
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let given = Given::of(args, &mut config_db, &mut settings)?;
@@ -191,6 +213,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let rings = &daemon.rings;
     queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
+    let notifications = match &args.zmq_notifications {
+        None if args.zmq_syncd == DEFAULT_SYNCD => Some("tcp://127.0.0.1"),
+        given => given.as_deref(),
+    };
+    let notifications = notifications.map(|text| Endpoint::parse(text, NOTIFICATION_PORT)).transpose();
+    let notifications =
+        notifications.map_err(|e| Error::Configuration(format!("--zmq-notifications: {e}")))?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ if given.asynchronous => Recording::on_thread(args.directory.join(file), rings).map(Some),
@@ -205,9 +234,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         sort_routes: args.sort_routes,
         ..OrchConfig::default()
     };
+    let transport = (given.mode, &syncd, asic_transport::window(given.mode));
+    let file = args.database_config.as_deref();
+    let transports = BesideTransports::of(&args.beside, transport, file, &mut config_db, daemon)?;
+    let on = if transports.is_some() { "enabled" } else { "disabled" };
+    settings.note("--beside", on, on, "");
     // The subscription precedes the read, so no row is missed.
     let ring = given.ring.then_some(given.batch);
-    let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
     let create_switch = args.create_switch.map(Duration::from_secs);
     settings.write();
     let settings = Arc::new(Mutex::new(settings));
@@ -218,21 +251,42 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         settings: settings.clone(),
         rings: rings.clone(),
     };
+    let vids: Box<dyn VidSource> = match is_beside {
+        true => Box::new(RecordedVids::open(daemon)?),
+        false => Box::new(RedisVids::open(daemon)?),
+    };
+    let mut orch = Orch::new(config, vids);
+    let mut index_routes = IndexRoutes::default();
+    let (feeds, groups, link): (_, _, Box<dyn SyncdLink>) = match transports {
+        Some(transports) => {
+            let endpoint = transports.routes.clone();
+            let (link, learned, machine) = beside::start(transports, daemon)?;
+            let split = (&endpoint, machine);
+            let feeds = beside_feeds(&mut orch, routes.as_ref(), learned, split, &timers, daemon)?;
+            (feeds, 0, Box::new(link))
+        }
+        None => {
+            let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
+            let link = AsicTransport::open(
+                (requested, suppression.is.clone()),
+                (given.mode, &syncd, notifications.as_ref().map(|at| (at, args.zmq_notifications.is_some()))),
+                create_switch,
+                settings,
+                daemon,
+            )?;
+            index_routes = refill(&mut orch, daemon)?;
+            (feeds, GROUPS, Box::new(link))
+        }
+    };
     let mut stage = OrchStage {
-        orch: Orch::new(config, Box::new(RedisVids::open(daemon)?)),
+        orch,
         feeds,
-        groups: GROUPS,
+        groups,
         compares_only_groups: routes.is_some(),
-        syncd: Box::new(AsicTransport::open(
-            (requested, suppression.is.clone()),
-            (given.mode, &syncd),
-            create_switch,
-            settings,
-            daemon,
-        )?),
+        syncd: link,
         outputs: Box::new(RedisOutputs::open(
             (suppression, given.responses),
-            warm.is_warm(),
+            warm.is_some(),
             args.lag,
             daemon,
         )?),
@@ -244,11 +298,10 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         meter: None,
         drain: timers.timer("DRAIN"),
         restore: None,
-        check: Some(check),
+        check,
         heartbeat: given.heartbeat,
     };
-    let index_routes = refill(&mut stage, daemon)?;
-    if warm.is_warm() {
+    if let Some(warm) = warm {
         stage.orch.restore(previous_ids::read(index_routes, daemon)?);
         let resync = routes.is_some().then(|| Duration::from_secs(args.warm_timer));
         stage.restore = Some(Restore::begin(warm, resync));
@@ -257,7 +310,8 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
-    if let Some(interval) = args.reconcile.interval() {
+    // Rows that SONiC's orchagent took are not compared: only its requests teach.
+    if let Some(interval) = args.reconcile.interval().filter(|_| !is_beside) {
         let tally = Tally::default();
         tally.publish(daemon);
         let reader = reconcile::orchagent::reader(routes.is_some(), daemon)?;
@@ -362,7 +416,7 @@ fn route_endpoint(
 }
 
 /// The place of NEXTHOP_GROUP_TABLE in [`feeds`].
-const GROUPS: usize = 4;
+const GROUPS: usize = 8;
 
 /// The tables of APPL_DB in the order of their dependencies. Routes may come over ZeroMQ, or be
 /// prefetched in batches.
@@ -376,6 +430,10 @@ fn feeds(
     let appl = databases.get(Db::Appl);
     let mut channels = vec![
         state_table::channel::<PortRow>(appl),
+        state_table::channel::<LagRow>(appl),
+        state_table::channel::<VlanRow>(appl),
+        state_table::channel::<LagMemberRow>(appl),
+        state_table::channel::<VlanMemberRow>(appl),
         state_table::channel::<VrfRow>(appl),
         state_table::channel::<IntfRow>(appl),
         state_table::channel::<NeighRow>(appl),
@@ -390,6 +448,10 @@ fn feeds(
     let mut wake_up = || wake_ups.next().expect("a wake-up for each channel");
     let mut feeds: Vec<Box<dyn Feed>> = vec![
         Box::new(TableFeed::new(open::<PortRow>(wake_up(), daemon)?, Orch::port)),
+        Box::new(TableFeed::new(open::<LagRow>(wake_up(), daemon)?, Orch::lag)),
+        Box::new(TableFeed::new(open::<VlanRow>(wake_up(), daemon)?, Orch::vlan)),
+        Box::new(TableFeed::new(open::<LagMemberRow>(wake_up(), daemon)?, Orch::lag_member)),
+        Box::new(TableFeed::new(open::<VlanMemberRow>(wake_up(), daemon)?, Orch::vlan_member)),
         Box::new(TableFeed::new(open::<VrfRow>(wake_up(), daemon)?, Orch::vrf)),
         Box::new(TableFeed::new(open::<IntfRow>(wake_up(), daemon)?, Orch::interface)),
         Box::new(TableFeed::new(open::<NeighRow>(wake_up(), daemon)?, Orch::neighbor)),
@@ -415,6 +477,40 @@ fn feeds(
     Ok(feeds)
 }
 
+/// The tables of mode `beside`: what was learned, labels and routes. SONiC's orchagent takes the
+/// others. Rows of routes that are in APPL_DB are applied, or go on to RouteOrch.
+fn beside_feeds(
+    orch: &mut Orch,
+    routes: Option<&Endpoint>,
+    learned: LearnedRows,
+    (endpoint, machine): (&Endpoint, ring::Sender<FromOrch>),
+    timers: &Timers,
+    daemon: &Daemon,
+) -> Result<Vec<Box<dyn Feed>>, Error> {
+    let Some(listen) = routes else {
+        return Err(Error::Configuration(
+            "--beside takes routes over ZeroMQ; set SYSTEM_DEFAULTS|swss_zmq of CONFIG_DB to enabled".into(),
+        ));
+    };
+    let (routes, labels) = ZmqConsumer::bind_two(listen, &daemon.rings, &daemon.stop)?;
+    let label_table = |table| TableFeed::new(table, Orch::label_route);
+    let mut labels = ForeignRows::new(labels, (endpoint, machine.clone()), label_table, daemon)?;
+    let (pops, adds) = (timers.timer("POPS"), timers.timer("ADD_TO_SYNC"));
+    let route_table = |table| TableFeed::together(table, Orch::routes).timed(pops, adds);
+    let mut routes = ForeignRows::new(routes, (endpoint, machine), route_table, daemon)?;
+    let mut found = Vec::new();
+    daemon.plain::<LabelRouteRow>()?.rows(|key, row| found.push(Change::set(key, row)))?;
+    labels.found(found, |change| orch.label_route(change));
+    let mut found = Vec::new();
+    daemon.plain::<RouteRow>()?.rows(|key, row| found.push(Change::set(key, row)))?;
+    routes.found(found, |change| {
+        if let Some(row) = change.row.clone() {
+            orch.found_route(change.key.clone(), row);
+        }
+    });
+    Ok(vec![Box::new(learned), Box::new(labels), Box::new(routes)])
+}
+
 fn label_feed(table: impl Consumer<LabelRouteRow> + Send + 'static) -> Box<dyn Feed> {
     Box::new(TableFeed::new(table, Orch::label_route))
 }
@@ -426,12 +522,15 @@ fn route_feed(table: impl Consumer<RouteRow> + Send + 'static, timers: &Timers) 
 }
 
 /// Reads the rows that an earlier orchagent consumed: they are in the tables, not in the queues.
-fn refill(stage: &mut OrchStage, daemon: &Daemon) -> Result<IndexRoutes, Error> {
+fn refill(orch: &mut Orch, daemon: &Daemon) -> Result<IndexRoutes, Error> {
     fn table<R: Row>(daemon: &Daemon, mut take: impl FnMut(Change<R>)) -> Result<(), Error> {
         Ok(daemon.plain::<R>()?.rows(|key, row| take(Change::set(key, row)))?)
     }
-    let orch = &mut stage.orch;
     table::<PortRow>(daemon, |change| orch.port(change))?;
+    table::<LagRow>(daemon, |change| orch.lag(change))?;
+    table::<LagMemberRow>(daemon, |change| orch.lag_member(change))?;
+    table::<VlanRow>(daemon, |change| orch.vlan(change))?;
+    table::<VlanMemberRow>(daemon, |change| orch.vlan_member(change))?;
     table::<VrfRow>(daemon, |change| orch.vrf(change))?;
     table::<IntfRow>(daemon, |change| orch.interface(change))?;
     table::<NeighRow>(daemon, |change| orch.neighbor(change))?;

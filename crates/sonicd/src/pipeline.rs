@@ -4,6 +4,7 @@ use super::Error;
 use super::queues::{self, Queue};
 use super::reconcile::{self, ReconcileCount};
 use super::settings::{self, DAEMONS, Setting};
+use super::unhandled_tables::{self, UnhandledTables};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
@@ -25,6 +26,8 @@ pub struct DaemonPipeline {
     pub queues: Vec<Queue>,
     /// What it compared and repaired, by table.
     pub reconciled: BTreeMap<String, ReconcileCount>,
+    /// Rows that it leaves in place and does not program, by database and table.
+    pub unhandled: UnhandledTables,
 }
 
 /// The settings and queues of the daemons on the databases of `config`; default: SONiC's file. With
@@ -43,6 +46,7 @@ pub fn of_daemons(config: Option<&Path>) -> Result<Vec<DaemonPipeline>, Error> {
                 settings: settings::of(daemon, &mut state)?,
                 queues: queues::of(daemon, &mut state)?,
                 reconciled: reconcile::of(daemon, &mut state)?,
+                unhandled: unhandled_tables::of(daemon, &mut state)?,
             });
         }
     }

@@ -5,7 +5,8 @@
 //! and `next`), `walk COUNT NEXT` (those that follow; without `next` in the answer they are the last), `watch ENTRY …` (the number of this `watch`)
 //! and `unchanged WATCH` (the watched entries, also those of earlier watches, that were not changed since; `null` when the watch is over), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
-//! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is; and for tests `alter VERB KEY ATTRIBUTE=VALUE …`,
+//! orders: `set NAME=VALUE …`, `refuse PREFIX …`, `take PREFIX …`, answered as `chip` is; `port NAME up|down`, which gives a port its
+//! link or takes it, and is answered as `ports` is (each with whether it is enabled, and has a link); and for tests `alter VERB KEY ATTRIBUTE=VALUE …`,
 //! which changes an object of the switch as another program would ([`alter`]).
 
 use super::Error;
@@ -17,7 +18,7 @@ use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::unix_socket::{self, BindError};
 use ribtide_swss::sai::{PacketAction, text};
-use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, VirtualSwitch};
+use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, PortLink, VirtualSwitch};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
@@ -155,7 +156,7 @@ fn serve<S: 'static>(
 
 fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Value {
     let bad = || {
-        let message = "queries: lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; changes: set NAME=VALUE, refuse PREFIX, take PREFIX or alter VERB KEY ATTRIBUTE=VALUE";
+        let message = "queries: lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, ports, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; changes: set NAME=VALUE, refuse PREFIX, take PREFIX, port NAME up, port NAME down or alter VERB KEY ATTRIBUTE=VALUE";
         json!({ "error": message })
     };
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -164,6 +165,8 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Valu
         ("chip" | "set" | "refuse" | "take" | "alter", Ok(())) => {
             return serde_json::to_value(chip_state(switch)).unwrap_or_default();
         }
+        ("ports", Ok(())) if rest.is_empty() => return ports(switch),
+        ("port", Ok(())) => return ports(switch),
         _ => {}
     }
     let Some(vr) = switch.default_router() else { return json!({ "error": "the switch is not started" }) };
@@ -217,6 +220,15 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Valu
         }
         _ => bad(),
     }
+}
+
+/// Each port, and its link.
+fn ports(switch: &VirtualSwitch) -> Value {
+    let port = |PortLink { name, admin_up, link }: PortLink| {
+        let state = json!({ "admin_up": admin_up, "link": link, "up": admin_up && link });
+        (name.to_string(), state)
+    };
+    Value::Object(switch.ports().into_iter().map(port).collect())
 }
 
 /// The entries of these destinations in a virtual router.
@@ -282,6 +294,11 @@ fn order(switch: &mut VirtualSwitch, word: &str, rest: &str) -> Result<(), Strin
     match word {
         "chip" if !rest.is_empty() => Err(format!("chip takes nothing after it, not \"{rest}\"")),
         "alter" => alter(switch, rest),
+        "port" => match rest.split_once(' ') {
+            Some((name, "up")) => switch.set_link(name, true),
+            Some((name, "down")) => switch.set_link(name, false),
+            _ => Err("write port NAME up or port NAME down, such as port Ethernet0 down".into()),
+        },
         "set" if rest.is_empty() => Err("set names no setting; write NAME=VALUE, such as rate=20000".into()),
         "refuse" | "take" if rest.is_empty() => {
             Err(format!("{word} names no prefix; write at least one, such as 192.0.2.0/24"))
@@ -347,6 +364,10 @@ mod tests {
             ("set banana=1", "banana"),
             ("refuse", "refuse names no prefix"),
             ("take", "take names no prefix"),
+            ("port", "write port NAME up"),
+            ("port Ethernet0", "write port NAME up"),
+            ("port Ethernet0 sideways", "write port NAME up"),
+            ("port Ethernet0 down", "the switch has no port Ethernet0"),
             ("alter", "does not begin with create, set or remove"),
             ("alter set", "an object is missing"),
             ("alter set banana:1", "banana"),

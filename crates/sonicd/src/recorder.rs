@@ -9,6 +9,7 @@ use ribtide_runtime::date::date;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
+use ribtide_swss::sai::notification::{PORT_STATE_CHANGE, PortState, port_states_data};
 use ribtide_swss::sai::text::{row_fields, write_id};
 use ribtide_swss::sai::{Attr, Item, ObjectType, SWITCH, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
@@ -185,6 +186,15 @@ impl Recording {
             line.push_str(&format!("|{attr}"));
         }
         self.end();
+    }
+
+    /// Records link states that syncd reported.
+    pub(super) fn port_states(&mut self, states: &[PortState]) {
+        if !states.is_empty() {
+            self.begin();
+            self.line.push_str(&format!("n|{PORT_STATE_CHANGE}|{}|", port_states_data(states)));
+            self.end();
+        }
     }
 
     /// Writes everything to the file.

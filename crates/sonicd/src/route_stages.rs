@@ -29,6 +29,7 @@ pub fn orchagent(state: Option<&RouteState>) -> ExplainStage {
         let hops = if hops.is_empty() { "drops".into() } else { hops.join(", ") };
         let index = entry.index.as_ref().map_or(String::new(), |i| format!(", NEXTHOP_GROUP_TABLE:{i}"));
         messages.push(format!("programmed: {hops}{index}, object {:#x}", entry.oid.0));
+        messages.extend(entry.missing.iter().map(|why| format!("without one of its next hops: {why}")));
     }
     let how = match &state.waiting {
         None => match &state.given_up {
@@ -64,6 +65,9 @@ pub fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
         None => "it is stalled until it is told to go on".into(),
     });
 }
+
+/// A next hop that is not known.
+pub(super) const UNKNOWN: &str = "an unknown next hop";
 
 /// The state in the chip.
 pub fn chip(forward: Option<&Forward>) -> ExplainStage {

@@ -65,20 +65,29 @@ pub fn read_strings(text: &str) -> Option<Vec<Cow<'_, str>>> {
 }
 
 /// The names and values of a flat object of strings; `None` when the text is not one and nothing else.
-pub fn read_object(text: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
+pub fn read_object(text: &str) -> Option<Fields<'_>> {
     let mut reader = Reader { rest: text.trim_start().strip_prefix('{')? };
-    let mut items = Vec::new();
-    if reader.eat('}') {
-        return reader.end().then_some(items);
+    let items = reader.object()?;
+    reader.end().then_some(items)
+}
+
+/// The names and values of a flat object.
+pub type Fields<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// The flat objects of strings of an array; `None` when the text is not one and nothing else.
+pub fn read_objects(text: &str) -> Option<Vec<Fields<'_>>> {
+    let mut reader = Reader { rest: text.trim_start().strip_prefix('[')? };
+    let mut objects = Vec::new();
+    if reader.eat(']') {
+        return reader.end().then_some(objects);
     }
     loop {
-        let name = reader.string()?;
-        if !reader.eat(':') {
+        if !reader.eat('{') {
             return None;
         }
-        items.push((name, reader.string()?));
-        if reader.eat('}') {
-            return reader.end().then_some(items);
+        objects.push(reader.object()?);
+        if reader.eat(']') {
+            return reader.end().then_some(objects);
         }
         if !reader.eat(',') {
             return None;
@@ -107,6 +116,27 @@ impl<'a> Reader<'a> {
 
     fn end(&self) -> bool {
         self.rest.trim_end().is_empty()
+    }
+
+    /// The rest of a flat object of strings, after its opening brace.
+    fn object(&mut self) -> Option<Fields<'a>> {
+        let mut items = Vec::new();
+        if self.eat('}') {
+            return Some(items);
+        }
+        loop {
+            let name = self.string()?;
+            if !self.eat(':') {
+                return None;
+            }
+            items.push((name, self.string()?));
+            if self.eat('}') {
+                return Some(items);
+            }
+            if !self.eat(',') {
+                return None;
+            }
+        }
     }
 
     /// The next string, which is where it stands when nothing in it is escaped.
@@ -190,6 +220,7 @@ mod tests {
         fn no_text_panics(text in "[\\[\\]{}\",:a\\\\u0-9d ]*") {
             let _ = read_strings(&text);
             let _ = read_object(&text);
+            let _ = read_objects(&text);
         }
     }
 }

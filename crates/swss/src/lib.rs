@@ -7,6 +7,7 @@
 //! Pure: no thread, socket, file, clock or unsafe.
 #![forbid(unsafe_code)]
 
+pub mod beside;
 mod format;
 pub mod fpmsyncd;
 pub mod json;

@@ -11,12 +11,12 @@
 //!
 //! | part | owns | SONiC |
 //! | --- | --- | --- |
-//! | `Ports` | ports, and the gate of all other tables | PortsOrch |
+//! | `Ports` | ports and their link states, the gate of all other tables; LAGs, VLANs | PortsOrch |
 //! | `Vrfs` | virtual routers | VRFOrch |
 //! | `Interfaces` | router interfaces, addresses, links | IntfsOrch |
 //! | `Neighbors` | neighbours and next hops | NeighOrch |
 //! | `NextHopGroups`, `NhgTable` | groups and indexes | RouteOrch, NhgOrch |
-//! | `Objects` | the five parts above | |
+//! | `Objects` | the six parts above | |
 //! | `Routes`: `RouteTable`, `RetryCache`, `CompletionTracker` | entries, tasks | RouteOrch |
 //! | `Outbox`: `Bulker`, `ObjectIds`, `Crm`, `BackOff` | requests, object ids, counters, retries | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
@@ -53,9 +53,11 @@ mod vrfs;
 mod tests;
 
 use crate::row::{
-    Change, DefaultRouteRow, IntfRow, LabelRouteRow, Mac, Name, NeighResolveRow, NeighRow, NextHopGroupRow,
-    PortRow, RouteKey, RouteRow, RouteStateRow, RowName, SwitchCapabilityRow, VrfRow,
+    Change, DefaultRouteRow, IntfRow, LabelRouteRow, LagMemberRow, LagRow, Mac, Name, NeighResolveRow,
+    NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteRow, RouteStateRow, RowName, SwitchCapabilityRow,
+    VlanMemberRow, VlanRow, VrfRow,
 };
+use crate::sai::notification::PortState;
 use crate::sai::{Attr, Oid, SaiReply, SaiRequest};
 pub use crate::sai::{VidCounter, VidSource};
 use boot::Boot;
@@ -64,7 +66,7 @@ pub use crm::{Crm, Usage};
 pub use explain::{ProgrammedEntry, RouteState, Waiting};
 use objects::Objects;
 use outbox::{Notification, Outbox};
-use ports::Ports;
+pub use ports::PortReport;
 pub use previous_ids::PreviousIds;
 use reconcile::Comparison;
 pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, is_other_format, producer_rows};
@@ -165,6 +167,11 @@ pub struct OrchOut {
     pub resolve: Vec<Change<NeighResolveRow>>,
     /// To STATE_DB: whether there are default routes.
     pub default_routes: Vec<Change<DefaultRouteRow>>,
+    /// To APPL_DB and STATE_DB: link states of ports.
+    pub port_reports: Vec<PortReport>,
+    /// To STATE_DB: the speed of each of these ports, in megabits per second, as its link came up;
+    /// `None` when the chip does not say.
+    pub port_speeds: Vec<(Name, Option<u32>)>,
     /// To STATE_DB: the limits of the chip.
     pub capability: Vec<Change<SwitchCapabilityRow>>,
     /// Confirmed routes, to fpmsyncd as messages and to APPL_STATE_DB as rows; only with
@@ -190,6 +197,8 @@ impl OrchOut {
         self.requests.shrink_to_fit();
         self.resolve.shrink_to_fit();
         self.default_routes.shrink_to_fit();
+        self.port_reports.shrink_to_fit();
+        self.port_speeds.shrink_to_fit();
         self.capability.shrink_to_fit();
         self.responses.shrink_to_fit();
         self.found.shrink_to_fit();
@@ -214,7 +223,6 @@ impl OrchOut {
 pub struct Orch {
     config: OrchConfig,
     boot: Boot,
-    ports: Ports,
     objects: Objects,
     routes: Routes,
     outbox: Outbox,
@@ -227,7 +235,6 @@ impl Orch {
     pub fn new(config: OrchConfig, vids: Box<dyn VidSource>) -> Self {
         Orch {
             boot: Boot::new(config.mac),
-            ports: Ports::default(),
             objects: Objects::new(&config),
             routes: Routes::new(&config),
             outbox: Outbox::new(vids, config.retry_ms),
@@ -246,7 +253,27 @@ impl Orch {
 
     /// Takes in a change of PORT_TABLE.
     pub fn port(&mut self, change: Change<PortRow>) {
-        self.ports.add(change);
+        self.objects.ports.add(change);
+    }
+
+    /// Takes in a change of LAG_TABLE.
+    pub fn lag(&mut self, change: Change<LagRow>) {
+        self.objects.ports.add_lag(change);
+    }
+
+    /// Takes in a change of LAG_MEMBER_TABLE.
+    pub fn lag_member(&mut self, change: Change<LagMemberRow>) {
+        self.objects.ports.add_lag_member(change);
+    }
+
+    /// Takes in a change of VLAN_TABLE.
+    pub fn vlan(&mut self, change: Change<VlanRow>) {
+        self.objects.ports.add_vlan(change);
+    }
+
+    /// Takes in a change of VLAN_MEMBER_TABLE.
+    pub fn vlan_member(&mut self, change: Change<VlanMemberRow>) {
+        self.objects.ports.add_vlan_member(change);
     }
 
     /// Takes in a change of INTF_TABLE.
@@ -259,6 +286,11 @@ impl Orch {
         let neighbors = &self.objects.neighbors;
         let known = self.objects.interfaces.find(interface).map(|id| neighbors.on_interface(id));
         known.into_iter().flatten().map(|id| neighbors.address(id).1).collect()
+    }
+
+    /// The interfaces whose rows of INTF_TABLE cannot be programmed, each with the reason.
+    pub fn interfaces_not_programmed(&self) -> impl Iterator<Item = (&Name, &'static str)> {
+        self.objects.interfaces.not_programmed()
     }
 
     /// Takes in a change of NEIGH_TABLE.
@@ -336,12 +368,18 @@ impl Orch {
         std::mem::swap(out, &mut self.outbox.out);
     }
 
-    /// Takes in that a port's link went up or down. A link without a reported state is up.
-    pub fn link(&mut self, port: &str, up: bool, out: &mut OrchOut) {
+    /// Takes in link states of ports that syncd reported (`port_state_change`). The members of groups
+    /// on these ports are requested at once.
+    pub fn port_states(&mut self, states: &[PortState], out: &mut OrchOut) {
         self.writing_to(out, |orch| {
-            orch.objects.interfaces.set_link(&port.into(), up, &mut orch.outbox);
+            orch.objects.ports.states(states, &mut orch.outbox);
             orch.deliver();
         });
+    }
+
+    /// Reads the link states of all ports again: reports of them may have been lost.
+    pub fn read_port_states(&mut self) {
+        self.objects.ports.read_all(&mut self.outbox);
     }
 
     /// Takes in the reply to a request; replies may come in any order.
@@ -353,6 +391,17 @@ impl Orch {
         let Some(context) = self.outbox.bulker.replied(reply.id) else { return };
         match context {
             Context::Boot(port) => self.boot_reply(port, reply),
+            Context::PortStatus(name) => {
+                self.objects.ports.status_reply(&name, &reply, &mut self.outbox);
+                self.deliver();
+            }
+            Context::PortSpeed(name) => {
+                let speed = reply.values.iter().find_map(|value| match value {
+                    Attr::PortOperSpeed(speed) => Some(*speed).filter(|speed| *speed > 0),
+                    _ => None,
+                });
+                self.outbox.out.port_speeds.push((name, speed.filter(|_| reply.status.is_success())));
+            }
             Context::Crm => self.outbox.crm.reply(reply),
             Context::Available(object) => self.outbox.crm.available_reply(object, reply),
             Context::Objects(verb, object, requested) => {
@@ -396,10 +445,7 @@ impl Orch {
     }
 
     fn object_reply(&mut self, requester: Requester, reply: ObjectReply) {
-        match requester {
-            Requester::Port(name) => self.ports.reply(&name, reply, &mut self.outbox),
-            requester => self.objects.reply(requester, reply, &mut self.outbox),
-        }
+        self.objects.reply(requester, reply, &mut self.outbox);
     }
 
     /// Takes in a reply of the start; `port`: whose lanes it contains.
@@ -414,7 +460,7 @@ impl Orch {
                 (Attr::SwitchDefaultVirtualRouter(oid), _) => self.objects.vrfs.set_default(oid),
                 (Attr::SwitchCpuPort(oid), _) => self.objects.cpu_port = oid,
                 (Attr::SwitchEcmpGroups(count), _) => self.objects.groups.set_limit(count),
-                (Attr::PortLanes(lanes), Some(port)) => self.ports.set_lanes(lanes, port),
+                (Attr::PortLanes(lanes), Some(port)) => self.objects.ports.set_lanes(lanes, port),
                 _ => {}
             }
         }
@@ -471,9 +517,9 @@ impl Orch {
 
     fn proceed(&mut self) {
         if self.boot.takes_rows() {
-            self.ports.sync(&mut self.outbox);
+            self.objects.ports.sync(&mut self.outbox);
             self.deliver();
-            if self.ports.ready() {
+            if self.objects.ports.ready() {
                 self.sync_objects();
             }
         }
@@ -494,16 +540,19 @@ impl Orch {
     /// Handles the changes of all tables but routes, in the order in which objects depend on each
     /// other.
     fn sync_objects(&mut self) {
+        self.objects.ports.sync_objects(&mut self.outbox);
+        self.deliver();
         if self.outbox.ids.is_restoring() {
-            let mut ports: Map<Name, Vec<Oid>> = Map::default();
-            for (ifname, vrf) in self.objects.interfaces.pending_in_vrfs() {
-                ports.entry(vrf.clone()).or_default().extend(self.ports.oid(ifname));
+            let mut ports: Map<Name, Vec<_>> = Map::default();
+            for (on, tag, vrf) in self.objects.interfaces.pending_in_vrfs() {
+                let place = self.objects.ports.expected_oid(&on).map(|oid| (oid, tag));
+                ports.entry(vrf.clone()).or_default().extend(place);
             }
             self.outbox.ids.set_ports_of_vrfs(ports);
         }
         self.objects.vrfs.sync(&mut self.outbox);
         self.deliver();
-        self.objects.interfaces.sync(&mut self.objects.vrfs, &mut self.outbox);
+        self.objects.sync_interfaces(&mut self.outbox);
         self.deliver();
         self.objects.neighbors.sync(&mut self.objects.interfaces, &mut self.outbox);
         self.deliver();
@@ -529,7 +578,8 @@ impl Orch {
                 continue;
             }
             let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox };
-            if !(self.boot.takes_rows() && self.ports.ready() && self.routes.gather_routes(bulk_size, deps)) {
+            let ready = self.boot.takes_rows() && deps.objects.ports.ready();
+            if !(ready && self.routes.gather_routes(bulk_size, deps)) {
                 return;
             }
             self.deliver();
@@ -539,19 +589,20 @@ impl Orch {
     /// Delivers notifications until none is left.
     fn deliver(&mut self) {
         while let Some(notification) = self.outbox.next_notification() {
-            let Orch { ports, objects, routes, outbox, .. } = self;
+            let Orch { objects, routes, outbox, .. } = self;
             match notification {
                 Notification::Wake(constraint) => routes.wake(constraint),
-                Notification::PortReady(name, oid) => objects.set_port(&name, oid, outbox),
-                Notification::PortLink(name, up) => objects.interfaces.set_link(&name, up, outbox),
+                Notification::LowerReady(name) | Notification::LowerGone(name) => {
+                    objects.lower_changed(&name, outbox);
+                }
+                Notification::LowerChanged(name) => objects.inherited_changed(&name, outbox),
+                Notification::Link(name, up) => objects.interfaces.set_link(&name, up, outbox),
                 Notification::VrfUsable(vrf) => {
                     routes.wake(routes::Constraint::Vrf(vrf));
                     objects.vrf_usable(vrf, outbox);
                 }
                 Notification::InterfaceUsable(id) => objects.interface_usable(id, outbox),
-                Notification::InterfaceReleased(id) => {
-                    objects.interfaces.step(id, &mut objects.vrfs, outbox);
-                }
+                Notification::InterfaceReleased(id) => objects.step_interface(id, outbox),
                 Notification::InterfaceMoves(id) => objects.interface_moves(id, outbox),
                 Notification::LinkChanged(id) => objects.link_changed(id, outbox),
                 Notification::OwnAddress(vrf, ip, true) => routes.add_own(vrf, AnyPrefix::host(ip)),
@@ -575,7 +626,6 @@ impl Orch {
                 }
                 Notification::IndexUnpinned(index) => objects.nhg_table.forget(index, outbox),
                 Notification::NumberFreed => objects.resolved_rows.clear(),
-                Notification::Retry(Requester::Port(name)) => ports.retry(name, outbox),
                 Notification::Retry(requester) => objects.retry(requester, outbox),
             }
         }
@@ -608,7 +658,7 @@ impl Orch {
 
     /// Whether the ports are ready, so that orchagent handles the other tables.
     pub fn ready(&self) -> bool {
-        self.boot.takes_rows() && self.ports.ready()
+        self.boot.takes_rows() && self.objects.ports.ready()
     }
 
     /// How many changes wait for their turn or for a reply.

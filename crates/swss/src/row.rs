@@ -7,6 +7,7 @@
 mod interface;
 mod label_route;
 mod labels;
+mod lag;
 mod neighbor;
 mod nexthop_group;
 mod packed;
@@ -19,14 +20,17 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod via;
+mod vlan;
+mod vpn;
 
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
-pub use interface::{IntfKey, IntfRow, VrfRow};
+pub use interface::{IntfKey, IntfRow, VLAN_MAX, VrfRow};
 pub use label_route::{LabelKey, LabelRouteRow};
 pub use labels::{LABEL_MAX, LabelOp, LabelStack};
+pub use lag::{LagMemberRow, LagRow, MemberKey};
 pub use neighbor::{Mac, NeighKey, NeighResolveRow, NeighRow};
 pub use nexthop_group::NextHopGroupRow;
 pub use packed::Packed;
@@ -38,6 +42,10 @@ pub(crate) use route::{pack_prefix, unpack_prefix};
 pub use row_name::RowName;
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
 pub use via::{Field, Hop, Via};
+pub use vlan::{TaggingMode, VlanMemberRow, VlanRow};
+pub use vpn::{
+    MySidRow, PicContextRow, SidListRow, VnetRouteRow, VnetTunnelRow, VpnChange, VpnRow, VpnTable,
+};
 
 /// A name that many rows share: an interface, a VRF, a protocol.
 pub type Name = Arc<str>;

@@ -5,6 +5,7 @@
 
 mod attr;
 pub mod binary;
+pub mod notification;
 mod object;
 mod request;
 pub mod schema;

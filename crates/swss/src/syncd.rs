@@ -13,6 +13,7 @@ mod store;
 mod tests;
 mod view;
 
+use crate::sai::notification::PortState;
 use crate::sai::schema::{self, Validation};
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
@@ -80,10 +81,15 @@ fn prefetch_items(items: &[Item]) {
 }
 
 /// The order in which objects can be made: each after all that it can refer to.
-pub const ORDER: [ObjectType; 11] = [
+pub const ORDER: [ObjectType; 16] = [
     ObjectType::Switch,
     ObjectType::Port,
     ObjectType::Hostif,
+    ObjectType::Lag,
+    ObjectType::LagMember,
+    ObjectType::Vlan,
+    ObjectType::BridgePort,
+    ObjectType::VlanMember,
     ObjectType::VirtualRouter,
     ObjectType::RouterInterface,
     ObjectType::NeighborEntry,
@@ -192,6 +198,15 @@ impl<S: Sai> Syncd<S> {
     /// orchagent's number of an object.
     pub fn vid(&self, rid: Oid) -> Option<Oid> {
         self.vid_of.get(&rid).copied()
+    }
+
+    /// The link states that changed since the last call, in VIDs.
+    pub fn port_states(&mut self) -> Vec<PortState> {
+        let Syncd { chip, vid_of, .. } = self;
+        let states = chip.port_states().into_iter();
+        // A port that orchagent never heard of is none of its own.
+        let named = |state: PortState| Some(PortState { port: *vid_of.get(&state.port)?, ..state });
+        states.filter_map(named).collect()
     }
 
     /// The attributes that an object was given, in VIDs; `None` when the chip has no such object.

@@ -128,6 +128,19 @@ impl Databases {
     }
 
     /// As [`Databases::load`], for this namespace.
+    /// The database called `name` in `database_config.json`, for one that is none of SONiC's own.
+    /// It is used as `db` is: the same tables and separator.
+    ///
+    /// # Errors
+    /// [`TableError::Config`] when the file cannot be read, or has no such database.
+    pub fn named(file: Option<&Path>, name: &str, db: Db) -> Result<Database, TableError> {
+        let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
+        let bad = |cause: String| TableError::Config { file: path.into(), cause };
+        let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+        let root: Value = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        place(&root, name, db).map_err(bad)
+    }
+
     fn load_of(file: Option<&Path>, namespace: Option<&str>) -> Result<Databases, TableError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let bad = |cause: String| TableError::Config { file: path.into(), cause };
@@ -228,37 +241,41 @@ impl Databases {
         let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let mut databases = Vec::new();
         for db in ALL {
-            let of = |field: &str| {
-                root.get("DATABASES")
-                    .and_then(|d| d.get(db.name()))
-                    .and_then(|d| d.get(field))
-                    .ok_or_else(|| format!("DATABASES has no {} with a field \"{field}\"", db.name()))
-            };
-            let instance = of("instance")?.as_str().unwrap_or_default();
-            let server = root
-                .get("INSTANCES")
-                .and_then(|i| i.get(instance))
-                .ok_or_else(|| format!("INSTANCES has no \"{instance}\", where {} should be", db.name()))?;
-            let text =
-                |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
-            let address = match text("unix_socket_path") {
-                Some(path) => Address::Unix(path.into()),
-                None => {
-                    let port = server.get("port").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
-                    let port = port.ok_or_else(|| {
-                        format!("the instance \"{instance}\" has neither a unix_socket_path nor a valid port")
-                    })?;
-                    Address::Tcp(text("hostname").unwrap_or("127.0.0.1").into(), port)
-                }
-            };
-            let id = of("id")?.as_u64().and_then(|id| u32::try_from(id).ok());
-            let id = id.ok_or_else(|| format!("the id of {} is not a number", db.name()))?;
-            let separator = of("separator").ok().and_then(Value::as_str);
-            let separator = separator.map_or_else(|| db.separator().into(), str::to_owned);
-            databases.push(Database { db, id, separator, address });
+            databases.push(place(&root, db.name(), db)?);
         }
         Ok(Databases(databases))
     }
+}
+
+/// The place of the database called `name`.
+fn place(root: &Value, name: &str, db: Db) -> Result<Database, String> {
+    let of = |field: &str| {
+        root.get("DATABASES")
+            .and_then(|d| d.get(name))
+            .and_then(|d| d.get(field))
+            .ok_or_else(|| format!("DATABASES has no {} with a field \"{field}\"", name))
+    };
+    let instance = of("instance")?.as_str().unwrap_or_default();
+    let server = root
+        .get("INSTANCES")
+        .and_then(|i| i.get(instance))
+        .ok_or_else(|| format!("INSTANCES has no \"{instance}\", where {} should be", name))?;
+    let text = |field: &str| server.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let address = match text("unix_socket_path") {
+        Some(path) => Address::Unix(path.into()),
+        None => {
+            let port = server.get("port").and_then(Value::as_u64).and_then(|p| u16::try_from(p).ok());
+            let port = port.ok_or_else(|| {
+                format!("the instance \"{instance}\" has neither a unix_socket_path nor a valid port")
+            })?;
+            Address::Tcp(text("hostname").unwrap_or("127.0.0.1").into(), port)
+        }
+    };
+    let id = of("id")?.as_u64().and_then(|id| u32::try_from(id).ok());
+    let id = id.ok_or_else(|| format!("the id of {} is not a number", name))?;
+    let separator = of("separator").ok().and_then(Value::as_str);
+    let separator = separator.map_or_else(|| db.separator().into(), str::to_owned);
+    Ok(Database { db, id, separator, address })
 }
 
 /// A namespace, or `None` for the host, with its file.

@@ -266,13 +266,15 @@ pub struct Request {
 }
 
 /// Takes requests on a thread and passes on the results of `read`, first those that an earlier
-/// process took without a reply. Each needs one [`QueueWriter::reply`], in order.
+/// process took without a reply. Each needs one [`QueueWriter::reply`], in order. They wait in the
+/// queue called `queue`.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when the server is not there.
 pub fn serve<T: Send + 'static>(
     database: &Database,
     table: &str,
+    queue: &str,
     rings: &Rings,
     stop: &Stop,
     read: impl Fn(Request) -> T + Send + 'static,
@@ -280,7 +282,7 @@ pub fn serve<T: Send + 'static>(
     let wake_up = wake_ups(database, vec![channel(database, table)], stop)?.remove(0);
     let mut reader = QueueReader::open(database, table, wake_up, stop)?;
     let redelivered = reader.redelivered()?;
-    let (tx, taken) = rings.bounded("orchagent to syncd", WAITING);
+    let (tx, taken) = rings.bounded(queue, WAITING);
     let body = move |ending: Stop| {
         for message in redelivered {
             if tx.send(Ok(read(Request { message, redelivered: true }))).is_err() {

@@ -8,6 +8,7 @@
 mod binary;
 mod endpoint;
 mod listener;
+mod notifications;
 mod push;
 mod requests;
 mod responses;
@@ -16,6 +17,7 @@ mod turns;
 mod zmtp;
 
 pub use endpoint::Endpoint;
+pub use notifications::{connect_notifications, listen_notifications};
 pub use push::{Push, WINDOW};
 pub use requests::{ReplySender, Resent, exchange, serve};
 pub use responses::{Acknowledgement, ResponseEvent, ResponseListener, connect_responses, listen_responses};

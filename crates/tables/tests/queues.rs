@@ -96,7 +96,8 @@ fn a_request_without_reply_is_redelivered_to_the_next_reader() {
         orchagent.flush().unwrap();
         let rings = Rings::default();
         let (taken, reader) =
-            queue::serve(database, "ASIC_STATE", &rings, &server.stop, |request| request).unwrap();
+            queue::serve(database, "ASIC_STATE", "requests", &rings, &server.stop, |request| request)
+                .unwrap();
         for (n, redelivered) in expected {
             let request = taken.recv_timeout(Duration::from_secs(10)).unwrap().unwrap().unwrap();
             assert_eq!((&request.message, request.redelivered), (&requests[*n], *redelivered));

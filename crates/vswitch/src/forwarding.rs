@@ -5,7 +5,7 @@ use crate::target::Action;
 use ribtide_prefix::AnyPrefix;
 use ribtide_swss::Name;
 use ribtide_swss::row::{LabelOp, LabelStack, Mac};
-use ribtide_swss::sai::{Attr, ObjectType, Oid, OutsegType, PacketAction};
+use ribtide_swss::sai::{Attr, ObjectType, Oid, OperStatus, OutsegType, PacketAction};
 use std::net::IpAddr;
 
 /// What the switch does with packets to an address.
@@ -156,9 +156,45 @@ impl VirtualSwitch {
         Some(ForwardHop { gateway: Some(gateway), port: self.rif_name(rif), mac, labels, weight })
     }
 
-    /// The name of the port under a router interface.
+    /// The name of what lies under a router interface: a port, the ports through which a LAG sends,
+    /// as `Ethernet0+Ethernet4`, or `Vlan10`; with the tag of a sub-interface, as `Ethernet0.10`.
     fn rif_name(&self, rif: Oid) -> Name {
+        let vlan = self.objects.find(rif, |a| if let Attr::RifVlan(vlan) = a { Some(*vlan) } else { None });
+        if let Some(vlan) = vlan {
+            let id = self.objects.find(vlan, |a| if let Attr::VlanId(id) = a { Some(*id) } else { None });
+            return format!("Vlan{}", id.unwrap_or(0)).into();
+        }
         let port = self.objects.find(rif, |a| if let Attr::RifPort(port) = a { Some(*port) } else { None });
-        port.and_then(|port| self.port_names.get(&port)).cloned().unwrap_or_else(|| "loopback".into())
+        let Some(port) = port else { return "loopback".into() };
+        let name = match self.port_names.get(&port) {
+            Some(name) => name.clone(),
+            None => self.lag_name(port),
+        };
+        match self.objects.find(rif, |a| if let Attr::RifOuterVlan(tag) = a { Some(*tag) } else { None }) {
+            None => name,
+            Some(tag) => format!("{name}.{tag}").into(),
+        }
+    }
+
+    /// The ports through which a LAG sends, whose links are there.
+    fn lag_name(&self, lag: Oid) -> Name {
+        let members = self.objects.iter().filter(|(_, kind)| *kind == ObjectType::LagMember);
+        let sends = |(member, _): (Oid, ObjectType)| {
+            let attrs = &self.objects.get(member)?.attrs;
+            let port = attrs
+                .iter()
+                .find_map(|a| if let Attr::LagMemberPort(port) = a { Some(*port) } else { None })?;
+            let is_of = attrs.contains(&Attr::LagMemberLag(lag));
+            let disabled = attrs.contains(&Attr::LagMemberEgressDisable(true));
+            let up = self.oper_status(port) == OperStatus::Up;
+            self.port_names.get(&port).filter(|_| is_of && !disabled && up)
+        };
+        let mut names: Vec<&Name> = members.filter_map(sends).collect();
+        names.sort_unstable_by_key(|name| (name.len(), *name));
+        if names.is_empty() {
+            return "a LAG without a link".into();
+        }
+        let names: Vec<&str> = names.into_iter().map(|name| &**name).collect();
+        names.join("+").into()
     }
 }

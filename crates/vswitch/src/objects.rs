@@ -140,7 +140,11 @@ impl Objects {
     fn check(&self, attr: &Attr) -> Result<(), Status> {
         let (oid, kinds): (Oid, &[ObjectType]) = match attr {
             Attr::RifVirtualRouter(oid) => (*oid, &[ObjectType::VirtualRouter]),
-            Attr::RifPort(oid) => (*oid, &[ObjectType::Port]),
+            Attr::RifPort(oid) | Attr::BridgePortPort(oid) => (*oid, &[ObjectType::Port, ObjectType::Lag]),
+            Attr::RifVlan(oid) | Attr::VlanMemberVlan(oid) => (*oid, &[ObjectType::Vlan]),
+            Attr::LagMemberLag(oid) => (*oid, &[ObjectType::Lag]),
+            Attr::LagMemberPort(oid) => (*oid, &[ObjectType::Port]),
+            Attr::VlanMemberBridgePort(oid) => (*oid, &[ObjectType::BridgePort]),
             Attr::NextHopRif(oid) => (*oid, &[ObjectType::RouterInterface]),
             Attr::MemberGroup(oid) => (*oid, &[ObjectType::NextHopGroup]),
             Attr::MemberNextHop(oid) => (*oid, &[ObjectType::NextHop]),

@@ -6,15 +6,17 @@ use crate::dir24::Target;
 use crate::labels::LabelEntry;
 use crate::objects::Objects;
 use crate::pace::{ChipTime, Pace};
+use crate::ports::Links;
 use crate::router::Router;
 use crate::target::{Action, Targets};
 use crate::walk::Cursor;
 use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
     Attr, Attrs, Audit, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
-    OperStatus, PacketAction, RouteEntry, Sai, Status, Verb,
+    PacketAction, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -85,6 +87,7 @@ pub struct VirtualSwitch {
     pub(crate) started: Option<Started>,
     /// Routes that it refuses on demand.
     refused: Set<AnyPrefix>,
+    pub(crate) links: Links,
     /// Entries watched by checks.
     pub(crate) watches: Watches,
     operations: u64,
@@ -103,7 +106,7 @@ struct Stall {
 /// The state of a created switch.
 #[derive(Clone)]
 pub(crate) struct Started {
-    switch: Oid,
+    pub(crate) switch: Oid,
     pub(crate) default_router: Oid,
     pub(crate) cpu_port: Oid,
     ports: Vec<Oid>,
@@ -273,6 +276,7 @@ impl VirtualSwitch {
         empty.objects.number_after(&self.objects);
         // The chip is the same.
         empty.refused = std::mem::take(&mut self.refused);
+        empty.links = self.links.after();
         (empty.stall, empty.pace) = (self.stall, self.pace);
         empty.watches = self.watches.after();
         *self = empty;
@@ -315,12 +319,24 @@ impl VirtualSwitch {
             }
             ObjectType::Port => {
                 let name = self.name_of_lanes(attrs);
+                self.links.changed = true;
                 self.port_names
                     .insert(oid, name.unwrap_or_else(|| format!("port {:#x}", oid.index()).into()));
             }
             _ => {}
         }
         Ok(oid)
+    }
+
+    /// Whether it has, or expects, a port of this name.
+    pub(crate) fn has_port(&self, name: &str) -> bool {
+        self.setup.iter().any(|port| &*port.name == name) || self.port_names.values().any(|of| &**of == name)
+    }
+
+    /// The ports, without the CPU's.
+    pub(crate) fn front_ports(&self) -> impl Iterator<Item = Oid> {
+        let cpu = self.started.as_ref().map_or(Oid::NULL, |started| started.cpu_port);
+        self.port_names.keys().copied().filter(move |port| *port != cpu)
     }
 
     /// Gives a port that is created later its name, by its lanes.
@@ -520,6 +536,7 @@ impl VirtualSwitch {
         if attrs.iter().any(Attr::create_only) {
             return Status::InvalidParameter;
         }
+        self.links.changed |= kind == ObjectType::Port;
         let outcomes = attrs.iter().map(|attr| self.objects.set(oid, kind, attr.clone()));
         outcomes.into_iter().find(|status| !status.is_success()).unwrap_or(Status::Success)
     }
@@ -577,13 +594,17 @@ impl VirtualSwitch {
     }
 
     fn stored_value(&self, oid: Oid, attr: &mut Attr) -> Result<(), Status> {
-        if let Attr::PortOperStatus(value) = attr {
-            let requested = self.objects.find(oid, |a| match a {
-                Attr::PortAdminState(up) => Some(*up),
-                _ => None,
-            });
-            *value = if requested == Some(true) { OperStatus::Up } else { OperStatus::Down };
-            return Ok(());
+        match attr {
+            Attr::PortOperStatus(value) => {
+                *value = self.oper_status(oid);
+                return Ok(());
+            }
+            Attr::PortOperSpeed(value) => {
+                let speed = |attr: &Attr| if let Attr::PortSpeed(speed) = attr { Some(*speed) } else { None };
+                *value = self.objects.find(oid, speed).ok_or(Status::NotImplemented)?;
+                return Ok(());
+            }
+            _ => {}
         }
         let stored = self.objects.find(oid, |a| a.same_kind(attr).then(|| a.clone()));
         *attr = stored.ok_or(Status::NotImplemented)?;
@@ -665,6 +686,14 @@ impl Sai for VirtualSwitch {
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
         self.pace.call(0, false, self.behavior.latency.of(0));
         self.read(object, id, attrs)
+    }
+
+    fn port_states(&mut self) -> Vec<PortState> {
+        self.take_port_states()
+    }
+
+    fn report_all_ports(&mut self) {
+        self.report_all();
     }
 }
 

@@ -1,5 +1,5 @@
-//! Reaction times under load: a route that another producer writes to ROUTE_TABLE, and a link that
-//! goes down or up, from the row in APPL_DB until the switch forwards accordingly.
+//! Reaction times under load, until the switch forwards accordingly: a route that another producer
+//! writes to ROUTE_TABLE, from the row in APPL_DB on, and a link of the switch that goes down or up.
 
 use super::redis::Redis;
 use super::run::query_switch;
@@ -34,7 +34,7 @@ pub struct Reactions {
 
 /// Sets up the second port.
 pub(super) fn prepare(appl: &mut Redis) -> io::Result<()> {
-    let lanes = ["lanes", "5,6,7,8", "speed", "40000", "admin_status", "up", "oper_status", "up"];
+    let lanes = ["lanes", "5,6,7,8", "speed", "40000", "admin_status", "up"];
     appl.set("PORT_TABLE", PORT, &lanes)?;
     appl.set("INTF_TABLE", PORT, &["NULL", "NULL"])?;
     appl.set("INTF_TABLE", &format!("{PORT}:10.1.0.1/24"), &["scope", "global", "family", "IPv4"])?;
@@ -63,7 +63,7 @@ pub(super) fn measure(mut appl: Redis, socket: &Path, done: &AtomicBool) -> io::
         for (status, hops) in [("down", 1), ("up", 2)] {
             all.link_ms.extend(timed(
                 done,
-                || appl.set("PORT_TABLE", PORT, &["oper_status", status]),
+                || query_switch(socket, &format!("port {PORT} {status}")).map(drop),
                 || {
                     let reply = query_switch(socket, &format!("lookup {address}")).unwrap_or(Value::Null);
                     reply.get("hops").and_then(Value::as_array).is_some_and(|found| found.len() == hops)

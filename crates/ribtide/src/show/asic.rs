@@ -50,5 +50,8 @@ pub(crate) fn state(s: &AsicState) -> String {
     if !s.refused.is_empty() {
         out += &format!("Refuses routes of {}\n", s.refused.join(", "));
     }
+    if !s.without_link.is_empty() {
+        out += &format!("No link at {}\n", s.without_link.join(", "));
+    }
     out
 }

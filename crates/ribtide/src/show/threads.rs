@@ -72,6 +72,7 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
     let mut settings = table(&["Setting", "Requested", "Active", "Why"]);
     let mut queues = table(&["Queue", ">Bound", ">Depth", ">Peak", ">Full"]);
     let mut reconciled = table(&["Compared table", ">Compared", ">Repaired", ">Failed"]);
+    let mut unhandled = table(&["Table that is not programmed", ">Rows", "One of them", "Why"]);
     for daemon in daemons {
         let whose = || daemon.asic.iter().cloned().chain([daemon.daemon.into()]);
         for s in &daemon.settings {
@@ -92,8 +93,16 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
             let counts = [count.compared, count.repaired, count.failed].map(number);
             reconciled.row(whose().chain([table.clone()]).chain(counts));
         }
+        for (table, rows) in &daemon.unhandled {
+            let columns = [table.clone(), number(rows.rows), rows.example.clone(), rows.why.clone()];
+            unhandled.row(whose().chain(columns));
+        }
     }
-    format!("{}\n{}\n{}", settings.render(), queues.render(), reconciled.render())
+    let mut text = format!("{}\n{}\n{}", settings.render(), queues.render(), reconciled.render());
+    if daemons.iter().any(|daemon| !daemon.unhandled.is_empty()) {
+        text.push_str(&format!("\n{}", unhandled.render()));
+    }
+    text
 }
 
 fn queues(rings: &[Ring], gauges: &[Gauge]) -> Table {
@@ -152,6 +161,7 @@ mod tests {
     use ribtide_sonicd::queues::{Level, Queue};
     use ribtide_sonicd::reconcile::ReconcileCount;
     use ribtide_sonicd::settings::Setting;
+    use ribtide_sonicd::unhandled_tables::{UnhandledTable, UnhandledTables};
 
     #[test]
     fn daemons_text_has_settings_queues_and_repairs() {
@@ -176,7 +186,18 @@ mod tests {
                 },
             ],
             reconciled: [("ASIC_DB ASIC_STATE".to_owned(), count)].into(),
+            unhandled: UnhandledTables::default(),
         };
+        let (rows, example, why) = (3, "Vnet1".into(), "it stays".into());
+        let vnets = [("APPL_DB VNET_TABLE".to_owned(), UnhandledTable { rows, example, why })].into();
+        let text = daemons(&[DaemonPipeline { unhandled: vnets, ..of(None) }]);
+        assert!(
+            text.ends_with(
+                "\n\nDaemon     Table that is not programmed  Rows  One of them  Why\n\
+                 orchagent  APPL_DB VNET_TABLE              3  Vnet1        it stays\n"
+            ),
+            "{text}"
+        );
         assert_eq!(
             daemons(&[of(None)]),
             "\

@@ -1,5 +1,6 @@
 //! The virtual switch behind a seam in which requests fail.
 
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{Attr, Audit, ErrorMode, Item, ObjectId, ObjectType, Sai, Status, Verb};
 use ribtide_vswitch::VirtualSwitch;
 
@@ -90,6 +91,14 @@ impl Sai for Chip {
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
         self.switch.get(object, id, attrs)
+    }
+
+    fn port_states(&mut self) -> Vec<PortState> {
+        self.switch.port_states()
+    }
+
+    fn report_all_ports(&mut self) {
+        self.switch.report_all_ports();
     }
 
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {

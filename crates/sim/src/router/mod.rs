@@ -160,6 +160,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             Break::LostReply => self.orchagent.loses_replies = true,
             Break::SwallowedError => self.orchagent.chip().lies = true,
             Break::NoResend => self.server.resends_nothing = true,
+            Break::LostReport => self.orchagent.loses_reports = true,
         }
     }
 
@@ -544,6 +545,10 @@ impl Router<'_> {
                 self.foreign_change |= lost;
                 lost.then_some("chip loses a route")
             }
+            Fault::MemberLink(member, up) => {
+                orchagent.member_link(member, up).then_some("link of a LAG's member changes")
+            }
+            Fault::ReportsLost => orchagent.lose_reports().then_some("link states lost"),
             Fault::ZmqDisconnected => {
                 let lost = orchagent.zmq.as_mut().and_then(|zmq| zmq.disconnect(rng));
                 lost.map(|lost| match lost {

@@ -9,9 +9,10 @@ use ribtide_swss::orch::{
     HeldCursor, HeldRow, Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, VidCounter, producer_rows,
 };
 use ribtide_swss::row::{
-    IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, NextHopGroupRow, PortKey, PortRow, ResponseKind,
-    ResponseWriter, RouteKey, RouteRow, RouteStateRow, RowName,
+    IntfKey, IntfRow, LagMemberRow, LagRow, Mac, MemberKey, Name, NeighKey, NeighRow, NextHopGroupRow,
+    PortKey, PortRow, ResponseKind, ResponseWriter, RouteKey, RouteRow, RouteStateRow, RowName,
 };
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
     Attr, Attrs, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, Sai, SaiReply, SaiRequest, Status, Verb,
 };
@@ -94,7 +95,14 @@ pub(crate) struct Orchagent {
     asic_db: AsicDb,
     interfaces: Vec<(Name, Vec<(IpAddr, u8)>)>,
     pub(crate) neighbors: BTreeMap<NeighKey, Mac>,
+    /// Links of interfaces that are not up.
     links: BTreeMap<Name, bool>,
+    /// The links of the LAG's members.
+    member_links: [bool; 2],
+    /// Link states on their way to orchagent.
+    reports: VecDeque<PortState>,
+    /// A deliberate fault: link states are lost, and nothing reads them.
+    pub(crate) loses_reports: bool,
     /// Neighbours that orchagent asks the kernel for.
     resolve: BTreeSet<NeighKey>,
     /// Requests that syncd did not handle, with whether they come again.
@@ -131,7 +139,10 @@ enum Subscription {
     Begun,
 }
 
-const PORTS: usize = 3;
+const PORTS: usize = 4;
+/// Two are ports themselves. The third is a LAG of the other two ports.
+const INTERFACES: usize = 3;
+const LAG: usize = 2;
 /// The most requests in flight.
 pub(crate) const WINDOW: usize = 4;
 /// Milliseconds for which a warm start waits for routes over ZeroMQ: the default of `--warm-timer`.
@@ -145,8 +156,17 @@ fn lanes(port: usize) -> Vec<u32> {
     (first + 1..=first + 4).collect()
 }
 
+fn interface_name(interface: usize) -> Name {
+    format!("eth{}", interface + 1).into()
+}
+
 fn port_name(port: usize) -> Name {
-    format!("eth{}", port + 1).into()
+    if port < LAG { interface_name(port) } else { member_name(port - LAG) }
+}
+
+/// A port of the LAG.
+fn member_name(member: usize) -> Name {
+    format!("member{}", member + 1).into()
 }
 
 fn switch() -> VirtualSwitch {
@@ -182,9 +202,12 @@ impl Orchagent {
             syncd: Syncd::new(Chip::new(switch()), Box::new(vids.clone())),
             vids,
             asic_db: AsicDb::default(),
-            interfaces: (0..PORTS).map(|port| (port_name(port), addresses(port))).collect(),
+            interfaces: (0..INTERFACES).map(|n| (interface_name(n), addresses(n))).collect(),
             neighbors: BTreeMap::new(),
             links: BTreeMap::new(),
+            member_links: [true; 2],
+            reports: VecDeque::new(),
+            loses_reports: false,
             resolve: BTreeSet::new(),
             requests: VecDeque::new(),
             unanswered: VecDeque::new(),
@@ -212,8 +235,12 @@ impl Orchagent {
 
     /// Hands orchagent the rows of ports, interfaces and neighbours.
     fn describe(&mut self) {
-        for (n, (name, addresses)) in self.interfaces.iter().enumerate() {
-            self.orch.port(Change::set(PortKey::Port(name.clone()), PortRow::up(&lanes(n), SPEED)));
+        for port in 0..PORTS {
+            let row = PortRow::up(&lanes(port), SPEED);
+            self.orch.port(Change::set(PortKey::Port(port_name(port)), row));
+        }
+        self.describe_lag();
+        for (name, addresses) in &self.interfaces {
             let row = IntfRow { vrf_name: Some("".into()), ..IntfRow::default() };
             self.orch.interface(Change::set(IntfKey::Interface(name.clone()), row));
             for (address, len) in addresses {
@@ -232,15 +259,60 @@ impl Orchagent {
             let row = NeighRow { mac: Some(*mac), ipv6: key.ip.is_ipv6() };
             self.orch.neighbor(Change::set(key.clone(), row));
         }
-        for (name, up) in &self.links {
-            self.orch.link(name, *up, &mut self.out);
+    }
+
+    /// Hands orchagent the rows of the LAG. The team device is up as long as the interface is.
+    fn describe_lag(&mut self) {
+        let name = interface_name(LAG);
+        let oper_up = Some(self.links.get(&name).copied().unwrap_or(true));
+        self.orch.lag(Change::set(name.clone(), LagRow { oper_up, ..LagRow::default() }));
+        for member in 0..self.member_links.len() {
+            let key = MemberKey { group: name.clone(), member: member_name(member) };
+            self.orch.lag_member(Change::set(key, LagMemberRow { enabled: true }));
         }
     }
 
-    /// A link changes.
+    /// A link changes: the chip reports that of a port, and a row that of the LAG.
     pub(crate) fn link(&mut self, name: &str, up: bool) {
         self.links.insert(name.into(), up);
-        self.orch.link(name, up, &mut self.out);
+        self.set_links();
+        self.describe_lag();
+    }
+
+    /// The link of a member of the LAG changes. Returns whether it did.
+    pub(crate) fn member_link(&mut self, member: usize, up: bool) -> bool {
+        let changed = std::mem::replace(&mut self.member_links[member], up) != up;
+        self.set_links();
+        changed
+    }
+
+    /// Gives the chip the links that there are, and sends what it reports.
+    fn set_links(&mut self) {
+        let members = (0..).zip(self.member_links).map(|(n, up)| (member_name(n), up));
+        let links: Vec<(Name, bool)> = (0..LAG)
+            .map(|n| (interface_name(n), self.links.get(&interface_name(n)).copied().unwrap_or(true)))
+            .chain(members)
+            .collect();
+        for (name, up) in links {
+            self.syncd.chip_mut().switch.set_link(&name, up).expect("a port of this name");
+        }
+        self.send_reports();
+    }
+
+    /// syncd sends what the chip reports; nobody hears it while orchagent is away.
+    fn send_reports(&mut self) {
+        let states = self.syncd.port_states();
+        if !self.restarting && !self.loses_reports {
+            self.reports.extend(states);
+        }
+    }
+
+    /// The subscription to reports breaks: those on their way are lost. orchagent reads the states.
+    pub(crate) fn lose_reports(&mut self) -> bool {
+        let lost = !self.reports.is_empty();
+        self.reports.clear();
+        self.orch.read_port_states();
+        lost
     }
 
     /// The kernel resolves a neighbour that orchagent needs. Returns false without any.
@@ -283,9 +355,11 @@ impl Orchagent {
             return;
         }
         let count = 1 + rng.index(8);
+        let reports: Vec<PortState> = self.reports.drain(..).collect();
+        self.orch.port_states(&reports, &mut self.out);
         let groups = appl.groups.pop(count, rng);
         let more = groups.is_empty();
-        let mut is_quiet = more && self.replies.is_empty();
+        let mut is_quiet = more && self.replies.is_empty() && reports.is_empty();
         groups.into_iter().for_each(|change| self.orch.nexthop_group(change));
         if more {
             let mut routes = match &mut self.zmq {
@@ -365,6 +439,8 @@ impl Orchagent {
         self.out.status_changes.clear();
         self.out.default_routes.clear();
         self.out.capability.clear();
+        self.out.port_reports.clear();
+        self.out.port_speeds.clear();
         if ends {
             // The process ends, and its supervisor starts it again.
             self.kill_orchagent();
@@ -428,6 +504,7 @@ impl Orchagent {
         }
         self.asic_db.write(out.rows);
         self.replies.extend(out.replies);
+        self.send_reports();
         true
     }
 
@@ -512,6 +589,8 @@ impl Orchagent {
             }
         }
         self.lose_replies();
+        self.syncd.chip_mut().report_all_ports();
+        self.set_links();
         true
     }
 
@@ -521,6 +600,7 @@ impl Orchagent {
         self.kill_orchagent();
         self.asic_db = AsicDb::default();
         self.syncd = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
+        self.set_links();
     }
 
     /// fpmsyncd connects over ZeroMQ. A starting orchagent does not listen. Returns false when that is
@@ -534,6 +614,7 @@ impl Orchagent {
         self.requests.clear();
         self.unanswered.clear();
         self.replies.clear();
+        self.reports.clear();
         self.unsubscribe();
         (self.restarting, self.shutdown_requested) = (true, false);
         self.restores_until = None;
@@ -667,7 +748,14 @@ impl Orchagent {
 
     /// Where the chip sends packets of a route.
     pub(crate) fn forward(&self, prefix: AnyPrefix) -> Option<Forward> {
-        self.syncd.chip().switch.route_at(self.router()?, prefix)
+        let mut forward = self.syncd.chip().switch.route_at(self.router()?, prefix)?;
+        // The chip names a LAG by its ports.
+        for hop in
+            forward.hops.iter_mut().filter(|hop| hop.port.contains("member") || hop.port.contains("LAG"))
+        {
+            hop.port = interface_name(LAG);
+        }
+        Some(forward)
     }
 
     /// Every prefix in the chip.
@@ -678,7 +766,8 @@ impl Orchagent {
 
     /// Whether a hop can forward: its link is up and its neighbour known.
     pub(crate) fn is_usable(&self, ifname: &str, gateway: Option<IpAddr>) -> bool {
-        let up = self.links.get(ifname).copied().unwrap_or(true);
+        let has_link = *ifname != *interface_name(LAG) || self.member_links.contains(&true);
+        let up = has_link && self.links.get(ifname).copied().unwrap_or(true);
         let known = |ip| self.neighbors.contains_key(&NeighKey { ifname: ifname.into(), ip });
         up && gateway.is_none_or(known)
     }
@@ -693,6 +782,7 @@ impl Orchagent {
             && !self.shutdown_requested
             && self.requests.is_empty()
             && self.replies.is_empty()
+            && self.reports.is_empty()
             && self.responses.is_empty()
             && self.resolve.is_empty()
             && appl.groups.is_drained()
@@ -762,7 +852,7 @@ fn write(kind: ResponseKind, rows: &[Change<RouteStateRow>]) -> Option<ResponseW
 
 /// Hands fpmsyncd the interfaces.
 pub(crate) fn name_links(machine: &mut Fpmsyncd, out: &mut ribtide_swss::fpmsyncd::FpmOut) {
-    for port in 0..PORTS {
-        machine.link(port as u32 + 1, &port_name(port), out);
+    for interface in 0..INTERFACES {
+        machine.link(interface as u32 + 1, &interface_name(interface), out);
     }
 }

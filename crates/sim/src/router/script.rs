@@ -111,6 +111,10 @@ pub enum Fault {
     NeighborLost(usize),
     /// The chip loses a route, by its number.
     ChipLosesRoute(usize),
+    /// The link of a member of the LAG, by its number, goes down or up.
+    MemberLink(usize, bool),
+    /// The subscription to link states breaks, and those on their way are lost.
+    ReportsLost,
     /// The ZeroMQ connection breaks, perhaps with messages in flight.
     ZmqDisconnected,
     /// So many attempts to connect over ZeroMQ fail.
@@ -137,6 +141,8 @@ const KINDS: &[&str] = &[
     "responses lost",
     "neighbour lost",
     "chip loses a route",
+    "link of a LAG's member changes",
+    "link states lost",
     "ZeroMQ connection breaks",
     "ZeroMQ connection breaks, messages lost",
     "ZeroMQ connection refused",
@@ -164,6 +170,8 @@ pub enum Break {
     SwallowedError,
     /// fpmsyncd sends nothing again on a new ZeroMQ connection.
     NoResend,
+    /// Link states are lost, and orchagent does not read them.
+    LostReport,
 }
 
 /// When APPL_DB gets routes that go over ZeroMQ (`fpmsyncd --appl-db`).
@@ -289,7 +297,7 @@ fn over_zmq(seed: u64, faults: usize, actions: &mut Vec<Action>) -> Option<Persi
 }
 
 fn fault(rng: &mut Rng) -> Fault {
-    match rng.index(14) {
+    match rng.index(17) {
         0 | 1 => Fault::ChipRefuses(refusal(rng)),
         2 => Fault::AnswersTwice,
         3 => Fault::AnswersLate,
@@ -302,6 +310,8 @@ fn fault(rng: &mut Rng) -> Fault {
         10 => Fault::RedisLost,
         11 => Fault::ResponsesLost,
         12 => Fault::NeighborLost(rng.index(GATEWAYS.len())),
+        13 | 14 => Fault::MemberLink(rng.index(2), rng.one_in(2)),
+        15 => Fault::ReportsLost,
         _ => Fault::ChipLosesRoute(rng.index(64)),
     }
 }

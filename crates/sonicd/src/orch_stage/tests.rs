@@ -87,6 +87,10 @@ impl SyncdLink for Chip {
         Ok(())
     }
 
+    fn port_reports(&mut self) -> PortReports {
+        PortReports::default()
+    }
+
     fn under_way(&self) -> usize {
         self.under_way
     }

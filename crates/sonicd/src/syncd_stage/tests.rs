@@ -39,6 +39,8 @@ impl Link {
 }
 
 impl OrchLink for Link {
+    fn port_states(&mut self, _: &[ribtide_swss::sai::notification::PortState]) {}
+
     fn requests(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
         requests.append(&mut self.script().requests);
         Ok(())

@@ -3,11 +3,16 @@
 
 use super::bulker::{Bulker, Context};
 use crate::row::Mac;
+use crate::sai::notification::{PORT_STATE_CHANGE_NOTIFY, SHUTDOWN_REQUEST_NOTIFY};
 use crate::sai::{
     Attr, Item, ObjectType, Oid, PacketAction, RouteEntry, SWITCH, SaiCall, SaiReply, Verb, View,
 };
 use ribtide_prefix::AnyPrefix;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The pointer to the handler of a notification. syncd replaces it by its own, and asks only whether
+/// it is null.
+const HANDLER: &str = "0x1";
 
 /// The steps, in order. Each is one or more requests; the next begins when all replies are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -135,7 +140,16 @@ impl Boot {
             Step::Switch => vec![SaiCall::One {
                 verb: Verb::Create,
                 object: ObjectType::Switch,
-                item: Item::new(SWITCH, [Attr::SwitchInit(true), Attr::SwitchSrcMac(self.mac)]),
+                // In the order of SONiC's orchagent.
+                item: Item::new(
+                    SWITCH,
+                    [
+                        Attr::SwitchInit(true),
+                        Attr::other(PORT_STATE_CHANGE_NOTIFY, HANDLER),
+                        Attr::other(SHUTDOWN_REQUEST_NOTIFY, HANDLER),
+                        Attr::SwitchSrcMac(self.mac),
+                    ],
+                ),
             }],
             Step::Defaults => vec![get(vec![
                 Attr::SwitchDefaultVirtualRouter(Oid::NULL),

@@ -1,6 +1,7 @@
 //! The bulker: single operations gathered into bulks, requests in flight, and the requester of each
 //! reply (`orchagent/bulker.h` of sonic-swss).
 
+use super::ports::PortObject;
 use super::routes::RouteId;
 use crate::row::Name;
 use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiRequest, Status, Verb};
@@ -11,6 +12,7 @@ use std::collections::VecDeque;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Requester {
     Port(Name),
+    PortObject(PortObject),
     Vrf(u32),
     Interface(u32),
     Neighbor(u32),
@@ -23,6 +25,10 @@ pub(super) enum Requester {
 pub(super) enum Context {
     /// The start; a port when the call reads the lanes of that port.
     Boot(Option<Oid>),
+    /// A port whose link state the call reads.
+    PortStatus(Name),
+    /// A port whose speed the call reads.
+    PortSpeed(Name),
     /// CRM, which reads attributes of the switch.
     Crm,
     /// CRM, which reads how many more objects of a type have room.
@@ -129,8 +135,17 @@ impl Bulker {
         let bucket = self.buckets.front_mut()?;
         let (verb, object) = (bucket.verb, bucket.object);
         // These are few, and not every SAI has bulk calls for them.
-        let single =
-            matches!(object, ObjectType::Port | ObjectType::VirtualRouter | ObjectType::RouterInterface);
+        let single = matches!(
+            object,
+            ObjectType::Port
+                | ObjectType::Lag
+                | ObjectType::LagMember
+                | ObjectType::Vlan
+                | ObjectType::BridgePort
+                | ObjectType::VlanMember
+                | ObjectType::VirtualRouter
+                | ObjectType::RouterInterface
+        );
         let count = bucket.items.len().min(if single { 1 } else { bulk_size });
         let requested: Vec<(Requester, Item)> = bucket.items.drain(..count).collect();
         if bucket.items.is_empty() {

@@ -2,6 +2,7 @@
 //! done.
 
 use super::Orch;
+use super::interfaces::parent_of;
 use super::routes::{RouteName, Table};
 use crate::row::Name;
 use crate::sai::{Oid, Status};
@@ -27,6 +28,8 @@ pub struct ProgrammedEntry {
     /// The next hops of that object: address, interface, weight (0: none given). Empty for an entry
     /// that drops, or that resolves to the CPU. An unspecified address is the interface alone.
     pub hops: Vec<(IpAddr, Name, u32)>,
+    /// The next hops of its row's group that the chip does not have, each with what it waits for.
+    pub missing: Vec<Waiting>,
     /// The index of NEXTHOP_GROUP_TABLE that the route names.
     pub index: Option<Name>,
 }
@@ -44,7 +47,11 @@ pub enum Waiting {
     Vrf(Name),
     /// An interface that has no router interface.
     Interface(Name),
-    /// A next hop that is not resolved, or whose link is down.
+    /// An interface whose row cannot be programmed, and why.
+    NotProgrammed(Name, &'static str),
+    /// A next hop whose link is down.
+    Link(IpAddr, Name),
+    /// A next hop that is not resolved.
     Hop(IpAddr, Name),
     /// Its next-hop group: these members are not resolved.
     GroupMembers(Vec<(IpAddr, Name)>),
@@ -91,11 +98,19 @@ impl std::fmt::Display for Waiting {
             Waiting::Chip => f.write_str("the chip has not confirmed it yet"),
             Waiting::Vrf(name) => write!(f, "VRF {name} is not in VRF_TABLE"),
             Waiting::Interface(name) => {
-                write!(f, "interface {name} has no router interface; it needs a port and a row in INTF_TABLE")
+                let lies_on = match parent_of(name).as_deref().unwrap_or(name) {
+                    name if name.starts_with("PortChannel") => "a row in LAG_TABLE",
+                    name if name.starts_with("Vlan") => "a row in VLAN_TABLE",
+                    _ => "a port",
+                };
+                write!(
+                    f,
+                    "interface {name} has no router interface; it needs {lies_on} and a row in INTF_TABLE"
+                )
             }
-            Waiting::Hop(ip, name) => {
-                write!(f, "next hop {ip} on {name} is not resolved, or its link is down")
-            }
+            Waiting::NotProgrammed(name, why) => write!(f, "interface {name} is not programmed: {why}"),
+            Waiting::Link(ip, name) => write!(f, "the link of next hop {ip}, {name}, is down"),
+            Waiting::Hop(ip, name) => write!(f, "next hop {ip} on {name} is not resolved"),
             Waiting::GroupMembers(members) => {
                 f.write_str("members of its next-hop group are not resolved:")?;
                 members.iter().try_for_each(|(ip, name)| write!(f, " {ip} on {name}"))

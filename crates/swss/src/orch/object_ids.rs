@@ -1,7 +1,7 @@
 //! Object ids: new virtual ids (VIDs) from the counter that orchagent shares with syncd, and those
 //! of the previous run at a warm start.
 
-use super::previous_ids::PreviousIds;
+use super::previous_ids::{PreviousIds, RifPlace};
 use crate::row::Name;
 use crate::sai::{Attr, ObjectType, Oid, VidSource};
 use ribtide_prefix::Map;
@@ -16,8 +16,8 @@ pub(super) struct ObjectIds {
     block: Range<u64>,
     /// The object ids of the previous run, during a warm start.
     previous: Option<PreviousIds>,
-    /// The ports that pending rows of INTF_TABLE have in each VRF, during a warm start.
-    ports_of_vrf: Map<Name, Vec<Oid>>,
+    /// What interfaces in pending rows of INTF_TABLE lie on in each VRF, during a warm start.
+    ports_of_vrf: Map<Name, Vec<RifPlace>>,
 }
 
 impl ObjectIds {
@@ -52,9 +52,9 @@ impl ObjectIds {
         self.previous.take().is_some()
     }
 
-    /// Notes the ports of each VRF, by which [`ObjectIds::previous_router`] recognises its virtual
-    /// router.
-    pub(super) fn set_ports_of_vrfs(&mut self, ports: Map<Name, Vec<Oid>>) {
+    /// Notes what the interfaces of each VRF lie on, by which [`ObjectIds::previous_router`] recognises
+    /// its virtual router.
+    pub(super) fn set_ports_of_vrfs(&mut self, ports: Map<Name, Vec<RifPlace>>) {
         self.ports_of_vrf = ports;
     }
 
@@ -67,6 +67,11 @@ impl ObjectIds {
     /// The previous id of an object with these attributes.
     pub(super) fn previous(&mut self, object: ObjectType, attrs: &[Attr]) -> Option<Oid> {
         self.previous.as_mut()?.object_of(object, attrs)
+    }
+
+    /// The previous id of a LAG with these ports.
+    pub(super) fn previous_lag(&mut self, ports: &[Oid]) -> Option<Oid> {
+        self.previous.as_mut()?.lag(ports)
     }
 
     /// The previous id of a VRF's virtual router.

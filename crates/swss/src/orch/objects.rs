@@ -7,12 +7,13 @@
 use super::OrchConfig;
 use super::bulker::{ObjectReply, Requester};
 use super::explain::Waiting;
-use super::interfaces::Interfaces;
+use super::interfaces::{Interfaces, Under};
 use super::neighbors::Neighbors;
 use super::next_hop_groups::{NextHopGroups, NextHops};
 use super::next_hop_ref::{NextHopRef, Target};
 use super::nhg_table::{Below, NhgTable};
 use super::outbox::{Notification, Outbox};
+use super::ports::Ports;
 use super::route_decision::ResolvedRowCache;
 use super::routes::Constraint;
 use super::vrfs::Vrfs;
@@ -22,6 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// The objects below routes.
 pub(super) struct Objects {
+    pub(super) ports: Ports,
     pub(super) vrfs: Vrfs,
     pub(super) interfaces: Interfaces,
     pub(super) neighbors: Neighbors,
@@ -39,9 +41,17 @@ macro_rules! next_hops {
     };
 }
 
+/// What interfaces depend on, beside a mutable borrow of the interfaces.
+macro_rules! under {
+    ($objects:ident) => {
+        &mut Under { ports: &mut $objects.ports, vrfs: &mut $objects.vrfs }
+    };
+}
+
 impl Objects {
     pub(super) fn new(config: &OrchConfig) -> Objects {
         Objects {
+            ports: Ports::default(),
             vrfs: Vrfs::default(),
             interfaces: Interfaces::new(config.mac),
             neighbors: Neighbors::default(),
@@ -52,9 +62,10 @@ impl Objects {
         }
     }
 
-    /// Changes of all four tables that were not handled yet.
+    /// Changes of all these tables but PORT_TABLE that were not handled yet.
     pub(super) fn pending_len(&self) -> usize {
-        self.interfaces.pending_len()
+        self.ports.pending_objects_len()
+            + self.interfaces.pending_len()
             + self.neighbors.pending_len()
             + self.vrfs.pending_len()
             + self.nhg_table.pending_len()
@@ -73,20 +84,34 @@ impl Objects {
         }
     }
 
-    /// Sets the port below an interface.
-    pub(super) fn set_port(&mut self, name: &Name, port: Oid, outbox: &mut Outbox) {
-        let id = self.interfaces.id_of(name);
-        self.interfaces.set_port(id, port);
-        self.interfaces.step(id, &mut self.vrfs, outbox);
+    /// Handles the changes of INTF_TABLE.
+    pub(super) fn sync_interfaces(&mut self, outbox: &mut Outbox) {
+        self.interfaces.sync(under!(self), outbox);
+    }
+
+    /// Steps an interface.
+    pub(super) fn step_interface(&mut self, id: u32, outbox: &mut Outbox) {
+        self.interfaces.step(id, under!(self), outbox);
+    }
+
+    /// A port, LAG or VLAN came, or leaves: its interfaces follow.
+    pub(super) fn lower_changed(&mut self, name: &Name, outbox: &mut Outbox) {
+        let lower = self.ports.lower(name);
+        self.interfaces.set_lower(name, lower, under!(self), outbox);
+    }
+
+    /// What interfaces on a port, LAG or VLAN inherit changed.
+    pub(super) fn inherited_changed(&mut self, name: &Name, outbox: &mut Outbox) {
+        self.interfaces.step_all(name, under!(self), outbox);
     }
 
     /// Takes in the reply to a request for one object.
     pub(super) fn reply(&mut self, requester: Requester, reply: ObjectReply, outbox: &mut Outbox) {
         match requester {
-            // `Ports` takes these.
-            Requester::Port(_) => {}
+            Requester::Port(name) => self.ports.reply(&name, reply, outbox),
+            Requester::PortObject(object) => self.ports.object_reply(&object, reply, outbox),
             Requester::Vrf(id) => self.vrfs.reply(id, reply, outbox),
-            Requester::Interface(id) => self.interfaces.reply(id, reply, &mut self.vrfs, outbox),
+            Requester::Interface(id) => self.interfaces.reply(id, reply, under!(self), outbox),
             Requester::Neighbor(id) => self.neighbors.reply(id, reply, &mut self.interfaces, outbox),
             Requester::Group(id) => self.groups.reply(id, reply, next_hops!(self), outbox),
             Requester::Member(group, hop) => {
@@ -98,10 +123,10 @@ impl Objects {
     /// Looks again at an object with a refused request.
     pub(super) fn retry(&mut self, requester: Requester, outbox: &mut Outbox) {
         match requester {
-            // `Ports` takes these.
-            Requester::Port(_) => {}
+            Requester::Port(name) => self.ports.retry(name, outbox),
+            Requester::PortObject(object) => self.ports.step_object(&object, outbox),
             Requester::Vrf(id) => self.vrfs.step(id, outbox),
-            Requester::Interface(id) => self.interfaces.step(id, &mut self.vrfs, outbox),
+            Requester::Interface(id) => self.step_interface(id, outbox),
             Requester::Neighbor(id) => self.neighbors.step(id, &mut self.interfaces, outbox),
             Requester::Group(id) | Requester::Member(id, _) => {
                 self.groups.step(id, next_hops!(self), outbox);
@@ -112,7 +137,7 @@ impl Objects {
     /// Routes may be programmed in a VRF: its interfaces get their router interfaces.
     pub(super) fn vrf_usable(&mut self, id: u32, outbox: &mut Outbox) {
         for interface in self.interfaces.waiting_for_vrf(id) {
-            self.interfaces.step(interface, &mut self.vrfs, outbox);
+            self.step_interface(interface, outbox);
         }
     }
 
@@ -267,16 +292,20 @@ impl Objects {
         if outbox.back_off.len() == 0 {
             return None;
         }
+        let interface = |id: u32| {
+            let on = self.ports.requester_of(self.interfaces.lies_on(id));
+            let mut requesters = [Some(Requester::Interface(id)), on].into_iter().flatten();
+            requesters.find(|requester| outbox.back_off.holds(requester))
+        };
         let hop = |hop: u32| {
             let below = self.neighbors.below(hop).map(Requester::Neighbor);
-            let interface = Requester::Interface(self.neighbors.address(hop).0);
-            let mut requesters =
-                [Some(Requester::Neighbor(hop)), below, Some(interface)].into_iter().flatten();
-            requesters.find(|requester| outbox.back_off.holds(requester))
+            let mut requesters = [Some(Requester::Neighbor(hop)), below].into_iter().flatten();
+            let held = requesters.find(|requester| outbox.back_off.holds(requester));
+            held.or_else(|| interface(self.neighbors.address(hop).0))
         };
         let requester = match constraint {
             Constraint::Vrf(vrf) => Some(Requester::Vrf(vrf)),
-            Constraint::Interface(interface) => Some(Requester::Interface(interface)),
+            Constraint::Interface(id) => interface(id),
             Constraint::NextHop(id) => hop(id),
             Constraint::Group(group) => self
                 .groups
@@ -287,6 +316,7 @@ impl Objects {
         let (status, retry_s) = outbox.back_off.get(&requester)?;
         let object = match requester {
             Requester::Port(name) => format!("port {name}"),
+            Requester::PortObject(object) => object.to_string(),
             Requester::Vrf(vrf) => {
                 format!("the virtual router of {}", self.vrfs.name(vrf).as_deref().unwrap_or_default())
             }
@@ -304,25 +334,54 @@ impl Objects {
         Some(Waiting::Refused { object, status, retry_s })
     }
 
+    fn not_programmed(&self, interface: u32) -> Option<Waiting> {
+        let why = self.interfaces.why_not(interface)?;
+        Some(Waiting::NotProgrammed(self.interfaces.name(interface).clone(), why))
+    }
+
+    /// Why routes may not use a next hop.
+    fn explain_hop(&self, hop: u32) -> Waiting {
+        let (ip, name) = self.neighbors.name(hop, &self.interfaces);
+        let interface = self.neighbors.address(hop).0;
+        match self.not_programmed(interface) {
+            Some(waiting) => waiting,
+            None if !self.interfaces.is_up(interface) => Waiting::Link(ip, name),
+            None => Waiting::Hop(ip, name),
+        }
+    }
+
+    /// What the next hops of a group wait for that the chip's group does not have.
+    pub(super) fn missing(&self, target: Target) -> Vec<Waiting> {
+        let Target::Group(group) = target else { return Vec::new() };
+        let is_missing =
+            |(hop, _): &&(u32, u32)| self.groups.members(group).all(|(in_chip, _)| in_chip != *hop);
+        let missing = self.groups.wanted(group).iter().filter(is_missing);
+        missing.map(|(hop, _)| self.explain_hop(*hop)).collect()
+    }
+
     /// What a route with this constraint waits for.
     pub(super) fn explain(&self, constraint: Constraint, outbox: &Outbox) -> Waiting {
         if let Some(refusal) = self.refusal(constraint, outbox) {
             return refusal;
         }
         let name = |hop| self.neighbors.name(hop, &self.interfaces);
+        let not_programmed = |interface| self.not_programmed(interface);
         match constraint {
             Constraint::Vrf(vrf) => Waiting::Vrf(self.vrfs.name(vrf).clone().unwrap_or_default()),
-            Constraint::Interface(interface) => Waiting::Interface(self.interfaces.name(interface).clone()),
-            Constraint::NextHop(hop) => {
-                let (ip, name) = name(hop);
-                Waiting::Hop(ip, name)
-            }
+            Constraint::Interface(interface) => not_programmed(interface)
+                .unwrap_or_else(|| Waiting::Interface(self.interfaces.name(interface).clone())),
+            Constraint::NextHop(hop) => self.explain_hop(hop),
             Constraint::Group(group) if self.groups.waits_for_place(group) => Waiting::GroupPlace,
             Constraint::Group(group) => {
                 let wanted = self.groups.wanted(group).iter();
                 let unresolved =
                     wanted.filter(|(hop, _)| self.neighbors.resolved(*hop, &self.interfaces).is_none());
-                let unresolved: Vec<_> = unresolved.map(|(hop, _)| name(*hop)).collect();
+                let unresolved: Vec<u32> = unresolved.map(|(hop, _)| *hop).collect();
+                let interfaces = unresolved.iter().map(|hop| self.neighbors.address(*hop).0);
+                if let Some(waiting) = { interfaces }.find_map(not_programmed) {
+                    return waiting;
+                }
+                let unresolved: Vec<_> = unresolved.into_iter().map(name).collect();
                 if unresolved.is_empty() { Waiting::Group } else { Waiting::GroupMembers(unresolved) }
             }
             Constraint::Index(index) => Waiting::Index(self.nhg_table.name(index).clone()),

@@ -16,17 +16,21 @@ use crate::sai::{Attr, ObjectType, Oid, VidSource};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-/// A message to a part above the sender. [`Notification::PortReady`], [`Notification::PortLink`]
-/// and [`Notification::OwnAddress`] carry a change, in order. All others ask to compare desired and
+/// A message to a part above the sender. [`Notification::LowerGone`], [`Notification::Link`] and
+/// [`Notification::OwnAddress`] carry a change, in order. All others ask to compare desired and
 /// programmed state again. They may come late, twice, or after their number was used again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Notification {
     /// The constraint may be resolved: its routes become ready.
     Wake(Constraint),
-    /// The chip has a port of this name.
-    PortReady(Name, Oid),
-    /// PORT_TABLE has the state of a port's link.
-    PortLink(Name, bool),
+    /// The chip has a port, LAG or VLAN of this name, on which router interfaces may be made.
+    LowerReady(Name),
+    /// A LAG or VLAN leaves the chip.
+    LowerGone(Name),
+    /// The MTU or MAC address that router interfaces on a port, LAG or VLAN have changed.
+    LowerChanged(Name),
+    /// The state of the link of a port or LAG.
+    Link(Name, bool),
     /// Routes may be programmed in the VRF.
     VrfUsable(u32),
     /// Neighbours and routes may use the router interface.
@@ -138,6 +142,12 @@ impl Outbox {
     pub(super) fn virtual_router_id(&mut self, vrf: &Option<Name>) -> Oid {
         let previous = self.ids.previous_router(vrf);
         self.or_new_id(ObjectType::VirtualRouter, previous)
+    }
+
+    /// The same for a LAG that will have these ports.
+    pub(super) fn lag_id(&mut self, ports: &[Oid]) -> Oid {
+        let previous = self.ids.previous_lag(ports);
+        self.or_new_id(ObjectType::Lag, previous)
     }
 
     /// The same for a group that will have these next hops with their weights; `index` is its index

@@ -13,14 +13,20 @@ use ribtide_prefix::{Map, Set};
 /// The next hops of a group and their weights, ordered.
 type Hops = Vec<(Oid, u32)>;
 
+/// What a router interface lies on: a port, LAG or VLAN, and the tag of a sub-interface (0: none).
+pub(super) type RifPlace = (Oid, u16);
+
 /// The objects with ids that ASIC_DB has from the previous run, and the group of each index.
 #[derive(Default, Debug)]
 pub struct PreviousIds {
     /// Objects by type and by their create-only attributes.
     by_content: Map<(ObjectType, Vec<Attr>), Vec<Oid>>,
-    /// The virtual routers that orchagent created, and the one of each port.
+    /// The virtual routers that orchagent created, and the one of each router interface.
     routers: Vec<Oid>,
-    router_of: Map<Oid, Oid>,
+    router_of: Map<RifPlace, Oid>,
+    /// The LAGs, and the one of each port.
+    lags: Vec<Oid>,
+    lag_of: Map<Oid, Oid>,
     /// Groups that no object took yet.
     groups: Set<Oid>,
     members: Map<Oid, Hops>,
@@ -44,6 +50,7 @@ impl PreviousIds {
         let named = |pick: fn(&Attr) -> Option<Oid>| attrs.iter().find_map(pick);
         match object {
             ObjectType::VirtualRouter => self.routers.push(oid),
+            ObjectType::Lag => self.lags.push(oid),
             ObjectType::NextHopGroup => drop(self.groups.insert(oid)),
             ObjectType::NextHopGroupMember => {
                 let group = named(|attr| if let Attr::MemberGroup(oid) = attr { Some(*oid) } else { None });
@@ -59,9 +66,20 @@ impl PreviousIds {
             _ => {
                 let router =
                     named(|attr| if let Attr::RifVirtualRouter(oid) = attr { Some(*oid) } else { None });
-                let port = named(|attr| if let Attr::RifPort(oid) = attr { Some(*oid) } else { None });
-                if let (Some(router), Some(port)) = (router, port) {
-                    self.router_of.insert(port, router);
+                let on = named(|attr| match attr {
+                    Attr::RifPort(oid) | Attr::RifVlan(oid) => Some(*oid),
+                    _ => None,
+                });
+                let tag = attrs
+                    .iter()
+                    .find_map(|attr| if let Attr::RifOuterVlan(tag) = attr { Some(*tag) } else { None });
+                if let (Some(router), Some(on)) = (router, on) {
+                    self.router_of.insert((on, tag.unwrap_or(0)), router);
+                }
+                let lag = named(|attr| if let Attr::LagMemberLag(oid) = attr { Some(*oid) } else { None });
+                let port = named(|attr| if let Attr::LagMemberPort(oid) = attr { Some(*oid) } else { None });
+                if let (Some(lag), Some(port)) = (lag, port) {
+                    self.lag_of.insert(port, lag);
                 }
                 self.by_content.entry(content(object, attrs)).or_default().push(oid);
             }
@@ -79,6 +97,7 @@ impl PreviousIds {
     /// [`PreviousIds::object`].
     pub(super) fn complete(mut self) -> PreviousIds {
         self.routers.sort_unstable();
+        self.lags.sort_unstable();
         for group in &self.groups {
             let mut hops = self.members.remove(group).unwrap_or_default();
             hops.sort_unstable();
@@ -110,9 +129,22 @@ impl PreviousIds {
         self.by_content.get_mut(&content(object, attrs))?.pop()
     }
 
-    /// Takes the virtual router that one of these ports is in, else one that no port is in.
-    pub(super) fn router(&mut self, ports: &[Oid]) -> Option<Oid> {
-        let by_port = ports.iter().find_map(|port| self.router_of.get(port)).copied();
+    /// Takes the LAG that most of these ports are in, else one that no port is in.
+    pub(super) fn lag(&mut self, ports: &[Oid]) -> Option<Oid> {
+        let shared = |lag: &Oid| ports.iter().filter(|port| self.lag_of.get(*port) == Some(lag)).count();
+        let is_empty = |lag: &Oid| self.lag_of.values().all(|of| of != lag);
+        let lags = self.lags.iter().enumerate();
+        let fit = |(at, lag): (usize, &Oid)| match shared(lag) {
+            0 => is_empty(lag).then_some((0, std::cmp::Reverse(at))),
+            count => Some((count, std::cmp::Reverse(at))),
+        };
+        let (_, std::cmp::Reverse(at)) = lags.filter_map(fit).max()?;
+        Some(self.lags.remove(at))
+    }
+
+    /// Takes the virtual router that one of these router interfaces is in, else one that none is in.
+    pub(super) fn router(&mut self, places: &[RifPlace]) -> Option<Oid> {
+        let by_port = places.iter().find_map(|place| self.router_of.get(place)).copied();
         let fits = |oid: &Oid| match by_port {
             Some(router) => *oid == router,
             None => self.router_of.values().all(|other| other != oid),

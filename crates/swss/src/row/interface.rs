@@ -4,6 +4,9 @@ use super::route::parse_addr_len;
 use super::{Db, Mac, Name, Row, RowError, RowKey, put_values, value_of};
 use std::net::IpAddr;
 
+/// The highest number of a VLAN (IEEE 802.1Q).
+pub const VLAN_MAX: u16 = 4094;
+
 /// An interface, or an address on it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum IntfKey {
@@ -53,6 +56,10 @@ pub struct IntfRow {
     pub admin_up: Option<bool>,
     /// Whether it accepts packets with MPLS labels.
     pub mpls: Option<bool>,
+    /// Sub-interfaces only: the VLAN of their tag.
+    pub vlan: Option<u16>,
+    /// The VNET; its interfaces are those of SONiC's VNetOrch.
+    pub vnet_name: Option<Name>,
     /// Addresses only: `global` or `local`.
     pub scope: Option<Name>,
     /// Addresses only: whether `family` is IPv6.
@@ -65,11 +72,13 @@ impl Row for IntfRow {
     type Key = IntfKey;
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        let fields: [(_, Option<Name>); 7] = [
+        let fields: [(_, Option<Name>); 9] = [
             ("vrf_name", self.vrf_name.clone()),
+            ("vnet_name", self.vnet_name.clone()),
             ("mac_addr", self.mac_addr.map(|mac| mac.to_string().into())),
             ("mtu", self.mtu.map(|mtu| mtu.to_string().into())),
             ("admin_status", self.admin_up.map(|up| if up { "up" } else { "down" }.into())),
+            ("vlan", self.vlan.map(|vlan| vlan.to_string().into())),
             ("mpls", self.mpls.map(|mpls| if mpls { "enable" } else { "disable" }.into())),
             ("scope", self.scope.clone()),
             ("family", self.ipv6.map(|v6| if v6 { "IPv6" } else { "IPv4" }.into())),
@@ -88,6 +97,15 @@ impl Row for IntfRow {
                     row.mtu = Some(value.parse().map_err(bad)?);
                 }
                 "admin_status" => row.admin_up = Some(value == "up"),
+                "vlan" if !value.is_empty() => {
+                    let vlan = value.parse().ok().filter(|vlan| (1..=VLAN_MAX).contains(vlan));
+                    let bad = || {
+                        let what = format!("vlan \"{value}\" is not a number from 1 to {VLAN_MAX}");
+                        RowError::new(Self::TABLE, what)
+                    };
+                    row.vlan = Some(vlan.ok_or_else(bad)?);
+                }
+                "vnet_name" => row.vnet_name = Some(value.into()),
                 "mpls" => row.mpls = Some(value == "enable"),
                 "scope" => row.scope = Some(value.into()),
                 "family" => row.ipv6 = Some(value == "IPv6"),
@@ -105,6 +123,8 @@ impl Row for IntfRow {
             mtu: newer.mtu.or(older.mtu),
             admin_up: newer.admin_up.or(older.admin_up),
             mpls: newer.mpls.or(older.mpls),
+            vlan: newer.vlan.or(older.vlan),
+            vnet_name: newer.vnet_name.or(older.vnet_name),
             scope: newer.scope.or(older.scope),
             ipv6: newer.ipv6.or(older.ipv6),
         };

@@ -51,6 +51,8 @@ pub struct PortRow {
     pub alias: Option<Name>,
     /// The number on the front panel.
     pub index: Option<u32>,
+    /// How often the link state has changed; orchagent writes it.
+    pub flap_count: Option<u64>,
 }
 
 impl PortRow {
@@ -75,7 +77,7 @@ impl Row for PortRow {
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
         let number = |n: Option<u32>| n.map(|n| n.to_string().into());
         let state = |up: Option<bool>| up.map(|up| if up { "up" } else { "down" }.into());
-        let fields: [(_, Option<Name>); 8] = [
+        let fields: [(_, Option<Name>); 9] = [
             ("count", number(self.count)),
             ("lanes", self.lanes.clone()),
             ("speed", number(self.speed)),
@@ -84,6 +86,7 @@ impl Row for PortRow {
             ("mtu", number(self.mtu)),
             ("admin_status", state(self.admin_up)),
             ("oper_status", state(self.oper_up)),
+            ("flap_count", self.flap_count.map(|count| count.to_string().into())),
         ];
         put_values(fields, put);
     }
@@ -104,6 +107,8 @@ impl Row for PortRow {
                 "mtu" => row.mtu = number(field, value)?,
                 "admin_status" => row.admin_up = Some(value == "up"),
                 "oper_status" => row.oper_up = Some(value == "up"),
+                // Only orchagent writes it; another value counts as none.
+                "flap_count" => row.flap_count = value.parse().ok(),
                 _ => {}
             }
         }
@@ -121,6 +126,7 @@ impl Row for PortRow {
             oper_up: newer.oper_up.or(older.oper_up),
             alias: newer.alias.or(older.alias),
             index: newer.index.or(older.index),
+            flap_count: newer.flap_count.or(older.flap_count),
         };
     }
 }

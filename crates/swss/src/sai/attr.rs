@@ -29,7 +29,7 @@ macro_rules! value_by_display {
         }
     )*};
 }
-value_by_display!(u8, u32, u64, bool, IpAddr, Mac);
+value_by_display!(u8, u16, u32, u64, bool, IpAddr, Mac);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
@@ -73,12 +73,24 @@ macro_rules! value_enums {
             $($(#[$vdoc])* $variant,)*
         }
 
+        impl $type {
+            /// SAI's name.
+            pub fn name(self) -> &'static str {
+                match self { $($type::$variant => $name,)* }
+            }
+
+            /// The value with this name of SAI.
+            pub fn from_name(name: &str) -> Option<$type> {
+                match name { $($name => Some($type::$variant),)* _ => None }
+            }
+        }
+
         impl Value for $type {
             fn write(&self, out: &mut String) {
-                out.push_str(match self { $($type::$variant => $name,)* });
+                out.push_str(self.name());
             }
             fn read(text: &str) -> Option<Self> {
-                match text { $($name => Some($type::$variant),)* _ => None }
+                $type::from_name(text)
             }
         }
     )*};
@@ -123,6 +135,8 @@ value_enums! {
         Vlan = "SAI_ROUTER_INTERFACE_TYPE_VLAN",
         /// Nothing.
         Loopback = "SAI_ROUTER_INTERFACE_TYPE_LOOPBACK",
+        /// A VLAN tag on a port or LAG.
+        SubPort = "SAI_ROUTER_INTERFACE_TYPE_SUB_PORT",
     }
     /// The link state of a port.
     OperStatus {
@@ -132,6 +146,10 @@ value_enums! {
         Up = "SAI_PORT_OPER_STATUS_UP",
         /// Down.
         Down = "SAI_PORT_OPER_STATUS_DOWN",
+        /// In a test.
+        Testing = "SAI_PORT_OPER_STATUS_TESTING",
+        /// Without its transceiver, or another part.
+        NotPresent = "SAI_PORT_OPER_STATUS_NOT_PRESENT",
     }
 }
 
@@ -217,6 +235,32 @@ attributes! {
     PortMtu(u32) = "SAI_PORT_ATTR_MTU";
     /// The link state. Read only.
     PortOperStatus(OperStatus) = "SAI_PORT_ATTR_OPER_STATUS";
+    /// The speed of a link that is up, in megabits per second. Read only.
+    PortOperSpeed(u32) = "SAI_PORT_ATTR_OPER_SPEED";
+    /// The VLAN of packets that come to a port without a tag.
+    PortVlan(u16) = "SAI_PORT_ATTR_PORT_VLAN_ID";
+    /// The same of a LAG.
+    LagVlan(u16) = "SAI_LAG_ATTR_PORT_VLAN_ID";
+    /// The tag protocol of a LAG.
+    LagTpid(u16) = "SAI_LAG_ATTR_TPID";
+    /// The LAG of a member.
+    LagMemberLag(Oid) = "SAI_LAG_MEMBER_ATTR_LAG_ID";
+    /// The port of a member of a LAG.
+    LagMemberPort(Oid) = "SAI_LAG_MEMBER_ATTR_PORT_ID";
+    /// Whether a LAG sends nothing through a member. Default: no.
+    LagMemberEgressDisable(bool) = "SAI_LAG_MEMBER_ATTR_EGRESS_DISABLE";
+    /// Whether a LAG takes nothing from a member. Default: no.
+    LagMemberIngressDisable(bool) = "SAI_LAG_MEMBER_ATTR_INGRESS_DISABLE";
+    /// The number of a VLAN.
+    VlanId(u16) = "SAI_VLAN_ATTR_VLAN_ID";
+    /// The port or LAG of a bridge port.
+    BridgePortPort(Oid) = "SAI_BRIDGE_PORT_ATTR_PORT_ID";
+    /// The administrative state of a bridge port.
+    BridgePortAdminState(bool) = "SAI_BRIDGE_PORT_ATTR_ADMIN_STATE";
+    /// The VLAN of a member.
+    VlanMemberVlan(Oid) = "SAI_VLAN_MEMBER_ATTR_VLAN_ID";
+    /// The bridge port of a member of a VLAN.
+    VlanMemberBridgePort(Oid) = "SAI_VLAN_MEMBER_ATTR_BRIDGE_PORT_ID";
     /// Whether a virtual router routes IPv4.
     VirtualRouterV4(bool) = "SAI_VIRTUAL_ROUTER_ATTR_ADMIN_V4_STATE";
     /// Whether a virtual router routes IPv6.
@@ -225,8 +269,12 @@ attributes! {
     RifVirtualRouter(Oid) = "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID";
     /// The lower layer of a router interface.
     RifKind(RifType) = "SAI_ROUTER_INTERFACE_ATTR_TYPE";
-    /// The port of a router interface.
+    /// The port or LAG of a router interface.
     RifPort(Oid) = "SAI_ROUTER_INTERFACE_ATTR_PORT_ID";
+    /// The VLAN of a router interface.
+    RifVlan(Oid) = "SAI_ROUTER_INTERFACE_ATTR_VLAN_ID";
+    /// The tag of a sub-port.
+    RifOuterVlan(u16) = "SAI_ROUTER_INTERFACE_ATTR_OUTER_VLAN_ID";
     /// The MAC address of a router interface.
     RifSrcMac(Mac) = "SAI_ROUTER_INTERFACE_ATTR_SRC_MAC_ADDRESS";
     /// MTU in bytes.
@@ -278,6 +326,11 @@ attributes! {
 }
 
 impl Attr {
+    /// An attribute that only the chip knows, as text: its name and its value.
+    pub fn other(name: &str, value: &str) -> Attr {
+        Attr::Other(Box::new((name.into(), value.into())))
+    }
+
     /// All object ids in the value, for translation.
     pub fn oids_mut(&mut self) -> &mut [Oid] {
         match self {
@@ -285,6 +338,12 @@ impl Attr {
             | Attr::SwitchCpuPort(oid)
             | Attr::RifVirtualRouter(oid)
             | Attr::RifPort(oid)
+            | Attr::RifVlan(oid)
+            | Attr::LagMemberLag(oid)
+            | Attr::LagMemberPort(oid)
+            | Attr::BridgePortPort(oid)
+            | Attr::VlanMemberVlan(oid)
+            | Attr::VlanMemberBridgePort(oid)
             | Attr::NextHopRif(oid)
             | Attr::MemberGroup(oid)
             | Attr::MemberNextHop(oid)
@@ -313,6 +372,15 @@ impl Attr {
                 | Attr::RifVirtualRouter(_)
                 | Attr::RifKind(_)
                 | Attr::RifPort(_)
+                | Attr::RifVlan(_)
+                | Attr::RifOuterVlan(_)
+                | Attr::LagMemberLag(_)
+                | Attr::LagMemberPort(_)
+                | Attr::VlanId(_)
+                // SAI allows a change. orchagent makes none, because the port distinguishes them.
+                | Attr::BridgePortPort(_)
+                | Attr::VlanMemberVlan(_)
+                | Attr::VlanMemberBridgePort(_)
                 | Attr::NextHopKind(_)
                 | Attr::NextHopIp(_)
                 | Attr::NextHopRif(_)

@@ -34,6 +34,8 @@ macro_rules! object_types {
 object_types! {
     /// A port.
     Port = 1, "SAI_OBJECT_TYPE_PORT", false;
+    /// A link aggregation group.
+    Lag = 2, "SAI_OBJECT_TYPE_LAG", false;
     /// A routing table.
     VirtualRouter = 3, "SAI_OBJECT_TYPE_VIRTUAL_ROUTER", false;
     /// A gateway on a router interface.
@@ -44,12 +46,20 @@ object_types! {
     RouterInterface = 6, "SAI_OBJECT_TYPE_ROUTER_INTERFACE", false;
     /// The netdevice of a port on the host.
     Hostif = 13, "SAI_OBJECT_TYPE_HOSTIF", false;
+    /// A port of a LAG.
+    LagMember = 27, "SAI_OBJECT_TYPE_LAG_MEMBER", false;
     /// The chip.
     Switch = 33, "SAI_OBJECT_TYPE_SWITCH", false;
     /// A neighbour with its MAC address.
     NeighborEntry = 36, "SAI_OBJECT_TYPE_NEIGHBOR_ENTRY", true;
     /// A route.
     RouteEntry = 37, "SAI_OBJECT_TYPE_ROUTE_ENTRY", true;
+    /// A VLAN.
+    Vlan = 38, "SAI_OBJECT_TYPE_VLAN", false;
+    /// A bridge port in a VLAN.
+    VlanMember = 39, "SAI_OBJECT_TYPE_VLAN_MEMBER", false;
+    /// A port or LAG as a port of the bridge of all VLANs.
+    BridgePort = 58, "SAI_OBJECT_TYPE_BRIDGE_PORT", false;
     /// An MPLS incoming segment.
     InsegEntry = 63, "SAI_OBJECT_TYPE_INSEG_ENTRY", true;
     /// A member of a next-hop group.

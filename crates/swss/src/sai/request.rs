@@ -1,5 +1,6 @@
 //! What orchagent asks of syncd and of the chip, and what they answer.
 
+use super::notification::PortState;
 use super::{Attr, Attrs, ObjectId, ObjectType};
 use smallvec::SmallVec;
 
@@ -243,6 +244,16 @@ pub trait Sai {
     /// The status of the chip; [`Status::BufferOverflow`] when a list needs more room than its
     /// placeholder has.
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status>;
+
+    /// The link states that changed since the last call, in RIDs, once each: only with
+    /// [`PORT_STATE_CHANGE_NOTIFY`](super::notification::PORT_STATE_CHANGE_NOTIFY) at the switch. It is
+    /// called after each other call, so a chip that has none answers at once.
+    fn port_states(&mut self) -> Vec<PortState> {
+        Vec::new()
+    }
+
+    /// Makes the next [`Sai::port_states`] return all ports.
+    fn report_all_ports(&mut self) {}
 
     /// Free entries of a type with these attributes.
     ///

@@ -111,6 +111,7 @@ fn read_only(attr: &Attr) -> bool {
     matches!(
         attr,
         Attr::PortOperStatus(_)
+            | Attr::PortOperSpeed(_)
             | Attr::SwitchDefaultVirtualRouter(_)
             | Attr::SwitchCpuPort(_)
             | Attr::SwitchPortNumber(_)
@@ -129,10 +130,14 @@ fn read_only(attr: &Attr) -> bool {
 
 /// An attribute refers only to objects of allowed types.
 fn refers(attr: &Attr) -> Rule {
-    use ObjectType::{NextHop, NextHopGroup, Port, RouterInterface, VirtualRouter};
+    use ObjectType::{BridgePort, Lag, NextHop, NextHopGroup, Port, RouterInterface, VirtualRouter, Vlan};
     let (oid, types, null): (Oid, &[ObjectType], bool) = match attr {
         Attr::RifVirtualRouter(oid) => (*oid, &[VirtualRouter], false),
-        Attr::RifPort(oid) => (*oid, &[Port], false),
+        Attr::RifPort(oid) | Attr::BridgePortPort(oid) => (*oid, &[Port, Lag], false),
+        Attr::RifVlan(oid) | Attr::VlanMemberVlan(oid) => (*oid, &[Vlan], false),
+        Attr::LagMemberLag(oid) => (*oid, &[Lag], false),
+        Attr::LagMemberPort(oid) => (*oid, &[Port], false),
+        Attr::VlanMemberBridgePort(oid) => (*oid, &[BridgePort], false),
         Attr::NextHopRif(oid) => (*oid, &[RouterInterface], false),
         Attr::MemberGroup(oid) => (*oid, &[NextHopGroup], false),
         Attr::MemberNextHop(oid) => (*oid, &[NextHop], false),
@@ -176,9 +181,28 @@ pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
             (has(|a| matches!(a, Attr::RifVirtualRouter(_))), "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID"),
             (has(|a| matches!(a, Attr::RifKind(_))), "SAI_ROUTER_INTERFACE_ATTR_TYPE"),
             (
-                has(|a| matches!(a, Attr::RifPort(_))) || !has(|a| matches!(a, Attr::RifKind(RifType::Port))),
+                has(|a| matches!(a, Attr::RifPort(_)))
+                    || !has(|a| matches!(a, Attr::RifKind(RifType::Port | RifType::SubPort))),
                 "SAI_ROUTER_INTERFACE_ATTR_PORT_ID",
             ),
+            (
+                has(|a| matches!(a, Attr::RifVlan(_))) || !has(|a| matches!(a, Attr::RifKind(RifType::Vlan))),
+                "SAI_ROUTER_INTERFACE_ATTR_VLAN_ID",
+            ),
+            (
+                has(|a| matches!(a, Attr::RifOuterVlan(_)))
+                    || !has(|a| matches!(a, Attr::RifKind(RifType::SubPort))),
+                "SAI_ROUTER_INTERFACE_ATTR_OUTER_VLAN_ID",
+            ),
+        ],
+        ObjectType::LagMember => &[
+            (has(|a| matches!(a, Attr::LagMemberLag(_))), "SAI_LAG_MEMBER_ATTR_LAG_ID"),
+            (has(|a| matches!(a, Attr::LagMemberPort(_))), "SAI_LAG_MEMBER_ATTR_PORT_ID"),
+        ],
+        ObjectType::Vlan => &[(has(|a| matches!(a, Attr::VlanId(_))), "SAI_VLAN_ATTR_VLAN_ID")],
+        ObjectType::VlanMember => &[
+            (has(|a| matches!(a, Attr::VlanMemberVlan(_))), "SAI_VLAN_MEMBER_ATTR_VLAN_ID"),
+            (has(|a| matches!(a, Attr::VlanMemberBridgePort(_))), "SAI_VLAN_MEMBER_ATTR_BRIDGE_PORT_ID"),
         ],
         ObjectType::NeighborEntry => {
             &[(has(|a| matches!(a, Attr::NeighborMac(_))), "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS")]

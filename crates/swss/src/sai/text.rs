@@ -70,7 +70,12 @@ impl fmt::Display for TextError {
 impl std::error::Error for TextError {}
 
 fn bad<T>(what: impl Into<String>) -> Result<T, TextError> {
-    Err(TextError(what.into()))
+    Err(error(what))
+}
+
+/// An error with this sentence.
+pub(super) fn error(what: impl Into<String>) -> TextError {
+    TextError(what.into())
 }
 
 /// A message between orchagent and syncd.

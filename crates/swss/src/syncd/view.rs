@@ -44,6 +44,11 @@ fn default_of(attr: &Attr) -> Option<Attr> {
         Attr::RifMpls(_) => Attr::RifMpls(false),
         Attr::RifMtu(_) => Attr::RifMtu(1514),
         Attr::MemberWeight(_) => Attr::MemberWeight(1),
+        Attr::PortVlan(_) => Attr::PortVlan(1),
+        Attr::LagVlan(_) => Attr::LagVlan(1),
+        Attr::LagTpid(_) => Attr::LagTpid(0x8100),
+        Attr::LagMemberEgressDisable(_) => Attr::LagMemberEgressDisable(false),
+        Attr::LagMemberIngressDisable(_) => Attr::LagMemberIngressDisable(false),
         _ => return None,
     })
 }
@@ -100,12 +105,31 @@ fn ports_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<Oid>
         for attr in &attrs {
             match attr {
                 Attr::RifVirtualRouter(oid) => vr = Some(*oid),
-                Attr::RifPort(oid) => port = of(*oid),
+                Attr::RifPort(oid) | Attr::RifVlan(oid) => port = of(*oid),
                 _ => {}
             }
         }
         if let (Some(vr), Some(port)) = (vr, port) {
             ports.entry(vr).or_default().push(port);
+        }
+    }
+    ports
+}
+
+/// The ports of each LAG, the only difference between LAGs.
+fn ports_of_lags(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<Oid>> {
+    let mut ports: Map<Oid, Vec<Oid>> = Map::default();
+    for (_, attrs) in store.sorted(ObjectType::LagMember) {
+        let (mut lag, mut port) = (None, None);
+        for attr in &attrs {
+            match attr {
+                Attr::LagMemberLag(oid) => lag = Some(*oid),
+                Attr::LagMemberPort(oid) => port = of(*oid),
+                _ => {}
+            }
+        }
+        if let (Some(lag), Some(port)) = (lag, port) {
+            ports.entry(lag).or_default().push(port);
         }
     }
     ports
@@ -154,9 +178,15 @@ impl Comparison {
         for vid in own.keys() {
             self.kept.extend(self.rid_of.get(vid));
         }
-        self.match_routers(new);
-        for object in [ObjectType::Port, ObjectType::Hostif, ObjectType::RouterInterface, ObjectType::NextHop]
+        self.match_content(new, ObjectType::Port);
+        self.match_lags(new);
+        for object in
+            [ObjectType::LagMember, ObjectType::Vlan, ObjectType::BridgePort, ObjectType::VlanMember]
         {
+            self.match_content(new, object);
+        }
+        self.match_routers(new);
+        for object in [ObjectType::Hostif, ObjectType::RouterInterface, ObjectType::NextHop] {
             self.match_content(new, object);
         }
         self.match_content(new, ObjectType::NextHopGroup);
@@ -172,6 +202,35 @@ impl Comparison {
     fn keep(&mut self, vid: Oid, rid: Oid) {
         self.rid_of.insert(vid, rid);
         self.kept.insert(rid);
+    }
+
+    /// Matches LAGs: first those that share most ports, then those without ports. Of several that
+    /// are alike, one keeps its number.
+    fn match_lags(&mut self, new: &Store) {
+        let theirs = ports_of_lags(new, &|vid| self.rid_of.get(&vid).copied());
+        let ours = ports_of_lags(&self.actual, &|rid| Some(rid));
+        let lags = |store: &Store| -> Vec<Oid> {
+            store.sorted(ObjectType::Lag).iter().filter_map(|(id, _)| id.oid()).collect()
+        };
+        let none = Vec::new();
+        let mut pairs = Vec::new();
+        for vid in lags(new) {
+            let theirs = theirs.get(&vid).unwrap_or(&none);
+            for rid in lags(&self.actual) {
+                let ours = ours.get(&rid).unwrap_or(&none);
+                let shared = theirs.iter().filter(|port| ours.contains(port)).count();
+                if shared > 0 || (theirs.is_empty() && ours.is_empty()) {
+                    let was = self.previous.get(&vid) == Some(&rid);
+                    pairs.push((std::cmp::Reverse((shared, was)), vid, rid));
+                }
+            }
+        }
+        pairs.sort_unstable();
+        for (_, vid, rid) in pairs {
+            if !self.rid_of.contains_key(&vid) && !self.kept.contains(&rid) {
+                self.keep(vid, rid);
+            }
+        }
     }
 
     fn match_routers(&mut self, new: &Store) {

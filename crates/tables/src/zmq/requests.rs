@@ -217,17 +217,18 @@ pub enum Resent {
 }
 
 /// Binds to `endpoint` and takes requests of all connections, each read by `read` on its
-/// connection's thread.
+/// connection's thread. They wait in the queue called `queue`.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.
 pub fn serve<T: Send + 'static>(
     endpoint: &Endpoint,
+    queue: &str,
     rings: &Rings,
     stop: &Stop,
     read: impl Fn(&[u8], Resent) -> T + Send + Clone + 'static,
 ) -> Result<ring::Receiver<(T, ReplySender)>, TableError> {
-    let (requests, taken) = rings.bounded("orchagent to syncd", WAITING);
+    let (requests, taken) = rings.bounded(queue, WAITING);
     let service = Service {
         kind: Kind::Rep,
         limit: LIMIT,
@@ -374,7 +375,7 @@ mod tests {
         let endpoint = Endpoint::parse(&format!("tcp://{free}"), 0).unwrap();
         let read = |message: &[u8], again| (message[0], again);
         let (rings, stop) = (Rings::default(), Stop::default());
-        let taken = serve(&endpoint, &rings, &stop, read).unwrap();
+        let taken = serve(&endpoint, "requests", &rings, &stop, read).unwrap();
         let (next, window) = (|| taken.raw().recv_timeout(TEST_TIMEOUT).unwrap().0, WINDOW as u8);
         let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
         let former = connect(1);

@@ -22,6 +22,7 @@ impl Routes {
         let in_chip = self.table.reference(id).map(|reference| ProgrammedEntry {
             oid: objects.oid(reference.target),
             hops: objects.hops(reference.target),
+            missing: objects.missing(reference.target),
             index: reference.index.map(|index| objects.nhg_table.name(index).clone()),
         });
         let waiting = match self.table.task(id).map(|task| task.state) {

@@ -60,7 +60,7 @@ fn what_waits_has_failed_once_nothing_moves_and_is_taken_back_when_it_comes() {
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_1);
     world.settle();
     assert_eq!(world.orch.finished(false), None, "more rows may come, its neighbour among them");
-    let why = "next hop 10.0.1.2 on Ethernet1 is not resolved, or its link is down".to_owned();
+    let why = "next hop 10.0.1.2 on Ethernet1 is not resolved".to_owned();
     let failed = vec![(key("10.1.0.0/16"), why)];
     assert_eq!(world.orch.finished(true), Some(Finished { batch: 1, failed }));
     assert!(world.out.status_changes.is_empty());

@@ -1,8 +1,8 @@
 //! A chip that is nothing but its objects, and that notes every request it should not have got.
 
 use crate::sai::{
-    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
-    PacketAction, RouteEntry, Sai, Status, Verb,
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
+    OutsegType, PacketAction, RouteEntry, Sai, Status, Verb,
 };
 use ribtide_prefix::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,10 @@ pub(super) struct Chip {
     pub(super) fail: Vec<(ObjectType, Verb, Status)>,
     /// While it is set, the chip refuses one request in so many, for a random reason.
     pub(super) moody: Option<(usize, Rng)>,
+    /// The ports without a link, by their first lane.
+    pub(super) down: BTreeSet<u32>,
+    /// It neither reports link states nor knows them.
+    pub(super) hides_links: bool,
     /// Requests that no right orchagent sends.
     pub(super) violations: Vec<String>,
     /// How many entries were requested.
@@ -193,15 +197,53 @@ impl Chip {
         (*object, attrs)
     }
 
-    fn lane(&self, rif: Oid) -> u32 {
-        let port = self.attrs(rif).1.iter().find_map(|attr| match attr {
-            Attr::RifPort(port) => Some(*port),
-            _ => None,
-        });
-        match &self.attrs(port.unwrap()).1[0] {
+    /// The port with this first lane, as its own number.
+    pub(super) fn port(lane: u32) -> Oid {
+        Oid(0xffff_0100 + u64::from(lane / 4))
+    }
+
+    fn lane_of_port(&self, port: Oid) -> u32 {
+        match &self.attrs(port).1[0] {
             Attr::PortLanes(lanes) => lanes.iter().copied().min().unwrap(),
             other => panic!("{other}"),
         }
+    }
+
+    /// The first lane of the port under a router interface, or 100 and the number of a LAG's ports, or
+    /// 1000 and the number of a VLAN; 10,000 for each tag of a sub-interface is added.
+    fn lane(&self, rif: Oid) -> u32 {
+        let (mut on, mut tag) = (Oid::NULL, 0);
+        for attr in self.attrs(rif).1 {
+            match attr {
+                Attr::RifPort(oid) | Attr::RifVlan(oid) => on = *oid,
+                Attr::RifOuterVlan(vlan) => tag = u32::from(*vlan),
+                _ => {}
+            }
+        }
+        let (kind, attrs) = self.attrs(on);
+        let lane = match kind {
+            ObjectType::Port => self.lane_of_port(on),
+            ObjectType::Lag => 100 + self.lag_ports(on).len() as u32,
+            _ => attrs
+                .iter()
+                .find_map(|a| if let Attr::VlanId(id) = a { Some(*id) } else { None })
+                .unwrap()
+                .into(),
+        };
+        10_000 * tag + if kind == ObjectType::Vlan { 1000 + lane } else { lane }
+    }
+
+    /// The first lanes of the ports through which a LAG sends.
+    pub(super) fn lag_ports(&self, lag: Oid) -> BTreeSet<u32> {
+        let members = self.objects.values().filter(|(kind, attrs)| {
+            *kind == ObjectType::LagMember
+                && attrs.contains(&Attr::LagMemberLag(lag))
+                && !attrs.contains(&Attr::LagMemberEgressDisable(true))
+        });
+        let port = |(_, attrs): &(ObjectType, Vec<Attr>)| {
+            attrs.iter().find_map(|a| if let Attr::LagMemberPort(port) = a { Some(*port) } else { None })
+        };
+        members.filter_map(port).map(|port| self.lane_of_port(port)).collect()
     }
 
     fn hop(&self, oid: Oid, weight: u32) -> ChipHop {
@@ -315,6 +357,15 @@ impl Sai for Chip {
                 (ObjectType::Switch, Attr::SwitchPortList(_)) => return Err(Status::BufferOverflow),
                 (ObjectType::Switch, Attr::SwitchAvailableIpv4Route(_)) => {
                     Attr::SwitchAvailableIpv4Route((self.route_limit - self.routes.len()) as u32)
+                }
+                (ObjectType::Port, Attr::PortOperStatus(_)) if !self.hides_links => {
+                    let port = id.oid().unwrap();
+                    let (lanes, admin) = (self.lane_of_port(port), self.attrs(port).1);
+                    let up = !self.down.contains(&lanes) && !admin.contains(&Attr::PortAdminState(false));
+                    Attr::PortOperStatus(if up { OperStatus::Up } else { OperStatus::Down })
+                }
+                (ObjectType::Port, Attr::PortOperSpeed(_)) if !self.hides_links => {
+                    Attr::PortOperSpeed(40_000)
                 }
                 (ObjectType::Port, Attr::PortLanes(_)) => {
                     self.objects[&id.oid().unwrap()].1.first().cloned().ok_or(Status::NotSupported)?

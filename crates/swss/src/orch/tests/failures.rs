@@ -288,12 +288,13 @@ fn refused_objects_are_retried_and_routes_say_what_they_wait_for() {
     );
     assert_eq!((world.responses().len(), world.orch.refused_len()), (1, 0));
     // Attributes of objects that exist.
+    fail(&mut world, ObjectType::Port, Verb::Set, Status::Failure);
+    world.set("PORT_TABLE:Ethernet2", "mtu=9100");
+    world.settle();
     fail(&mut world, ObjectType::NeighborEntry, Verb::Set, Status::Failure);
     fail(&mut world, ObjectType::RouterInterface, Verb::Set, Status::Failure);
-    fail(&mut world, ObjectType::Port, Verb::Set, Status::Failure);
     world.set("NEIGH_TABLE:Ethernet0:10.0.0.2", "neigh=02:00:00:00:00:77 family=IPv4");
     world.set("INTF_TABLE:Ethernet1", "mac_addr=02:00:00:00:00:99");
-    world.set("PORT_TABLE:Ethernet2", "mtu=9100");
     world.settle();
     let has = |world: &World, attr: Attr| {
         let chip = world.syncd.chip();
@@ -328,8 +329,7 @@ fn group_with_a_refused_member_still_drops_a_dead_one() {
     world.set("NEXTHOP_GROUP_TABLE:1", "nexthop=10.0.0.2,10.0.2.2 ifname=Ethernet0,Ethernet2");
     world.settle();
     assert_eq!(world.forwarding("10.1.0.0/16"), "10.0.0.2");
-    let World { orch, out, .. } = &mut world;
-    orch.link("Ethernet0", false, out);
+    world.link(0, false);
     world.settle();
     assert_eq!(world.syncd.chip().count(ObjectType::NextHopGroupMember), 0);
     world.syncd.chip_mut().fail.clear();

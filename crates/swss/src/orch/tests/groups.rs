@@ -121,16 +121,19 @@ fn a_link_that_goes_down_takes_its_members_with_it() {
     }
     world.settle();
     world.sent.clear();
-    world.orch.link("Ethernet1", false, &mut world.out);
+    world.link(1, false);
     world.settle();
     assert_eq!(world.forwarding("10.7.0.0/16"), "10.0.0.2");
     // One request for all routes.
     assert_eq!(world.sent.len(), 1);
     world.set("ROUTE_TABLE:10.60.0.0/16", "nexthop=10.0.1.2 ifname=Ethernet1");
-    world.set("PORT_TABLE:Ethernet1", "oper_status=down");
     world.settle();
     assert_eq!(world.forwarding("10.60.0.0/16"), "-");
+    // Once the chip has said it, no row does.
     world.set("PORT_TABLE:Ethernet1", "oper_status=up");
+    world.settle();
+    assert_eq!(world.forwarding("10.60.0.0/16"), "-");
+    world.link(1, true);
     world.settle();
     assert_eq!(world.forwarding("10.7.0.0/16"), "10.0.0.2 10.0.1.2");
     assert_eq!(world.forwarding("10.60.0.0/16"), "10.0.1.2");

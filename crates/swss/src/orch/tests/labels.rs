@@ -74,7 +74,7 @@ fn a_labelled_hop_is_there_while_it_is_wanted_and_its_neighbour_is() {
     world.settle();
     assert_eq!(
         (world.forwarding("10.1.0.0/16"), &*world.why("10.1.0.0/16")),
-        ("-".into(), "next hop 10.0.2.2 on Ethernet2 is not resolved, or its link is down")
+        ("-".into(), "next hop 10.0.2.2 on Ethernet2 is not resolved")
     );
     assert_eq!(world.out.resolve.len(), 1);
     world.neighbor("10.0.2.2");
@@ -131,9 +131,8 @@ fn label_without_room_waits_and_refused_next_hop_is_retried_after_its_pause_or_a
     let refused =
         "next hop 10.0.1.2 on Ethernet1 is refused by the chip (SAI_STATUS_NOT_SUPPORTED), retried in 1 s";
     assert_eq!(why(&world, 400), refused);
-    let World { orch, out, .. } = &mut world;
-    orch.link("Ethernet1", false, out);
-    orch.link("Ethernet1", true, out);
+    world.link(1, false);
+    world.link(1, true);
     world.settle();
     assert_eq!(world.label_forwarding(400), "swap5@10.0.1.2 pop1");
     // A new row is another try of a refused entry.

@@ -5,6 +5,8 @@ mod chip;
 mod failures;
 mod groups;
 mod labels;
+mod lags_and_vlans;
+mod port_states;
 mod random;
 mod reconcile;
 mod routes;

@@ -231,8 +231,7 @@ impl Player {
     }
 
     fn link(&mut self, n: u8, up: bool) {
-        let World { orch, out, .. } = &mut self.world;
-        orch.link(&format!("Ethernet{n}"), up, out);
+        self.world.link(n.into(), up);
     }
 
     fn play(&mut self, act: Act) {

@@ -3,10 +3,13 @@
 use super::chip::{Chip, Forwarding};
 use crate::orch::{Orch, OrchConfig, OrchEvent, OrchOut, PreviousIds, Refusal, RouteState};
 use crate::row::{
-    Change, IntfRow, LabelRouteRow, NeighRow, NextHopGroupRow, PortRow, RouteKey, RouteResponse, RouteRow,
-    Row, VrfRow,
+    Change, IntfRow, LabelRouteRow, LagMemberRow, LagRow, NeighRow, NextHopGroupRow, PortRow, RouteKey,
+    RouteResponse, RouteRow, Row, VlanMemberRow, VlanRow, VrfRow,
 };
-use crate::sai::{Attr, Item, ObjectType, Oid, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text};
+use crate::sai::notification::{PortState, read_port_state_change, write_port_state_change};
+use crate::sai::{
+    Attr, Item, ObjectType, Oid, OperStatus, RouteEntry, SaiCall, SaiReply, SaiRequest, VidCounter, text,
+};
 use crate::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use std::collections::BTreeMap;
 
@@ -119,6 +122,10 @@ impl World {
         let (table, key) = key.split_once(':').unwrap();
         match table {
             PortRow::TABLE => self.orch.port(change(key, text)),
+            LagRow::TABLE => self.orch.lag(change(key, text)),
+            LagMemberRow::TABLE => self.orch.lag_member(change(key, text)),
+            VlanRow::TABLE => self.orch.vlan(change(key, text)),
+            VlanMemberRow::TABLE => self.orch.vlan_member(change(key, text)),
             IntfRow::TABLE => self.orch.interface(change(key, text)),
             NeighRow::TABLE => self.orch.neighbor(change(key, text)),
             VrfRow::TABLE => self.orch.vrf(change(key, text)),
@@ -193,6 +200,24 @@ impl World {
     pub(super) fn neighbor(&mut self, ip: &str) {
         let n = ip.split('.').nth(2).unwrap();
         self.set(&format!("NEIGH_TABLE:Ethernet{n}:{ip}"), "neigh=02:00:00:00:00:01 family=IPv4");
+    }
+
+    /// A link goes up or down at the chip, and syncd reports it.
+    pub(super) fn link(&mut self, n: u32, up: bool) {
+        self.link_unheard(n, up);
+        let port = self.syncd.vid(Chip::port(4 * n)).unwrap();
+        let status = if up { OperStatus::Up } else { OperStatus::Down };
+        let message = write_port_state_change(&[PortState { port, status }]);
+        let states = read_port_state_change(&message).unwrap().unwrap();
+        self.orch.port_states(&states, &mut self.out);
+    }
+
+    /// The same, but the report is lost.
+    pub(super) fn link_unheard(&mut self, n: u32, up: bool) {
+        match up {
+            true => drop(self.syncd.chip_mut().down.remove(&(4 * n))),
+            false => drop(self.syncd.chip_mut().down.insert(4 * n)),
+        }
     }
 
     /// Lets orchagent go on, and takes what it asks for.
@@ -314,8 +339,14 @@ impl World {
             Some(Forwarding::Interface(lane)) => format!("Ethernet{}", lane / 4),
             Some(Forwarding::Hops(hops)) => {
                 let hops = hops.into_iter().map(|(ip, labels, lane, weight)| {
-                    assert_eq!(ip.to_string().split('.').nth(2).unwrap(), (lane / 4).to_string());
                     let to = if labels.is_empty() { ip.to_string() } else { format!("{labels}@{ip}") };
+                    // What is no port shows itself; see `Chip::lane`.
+                    let to = if lane < 100 {
+                        assert_eq!(ip.to_string().split('.').nth(2).unwrap(), (lane / 4).to_string());
+                        to
+                    } else {
+                        format!("{to}@{lane}")
+                    };
                     if weight == 0 { to } else { format!("{to}*{weight}") }
                 });
                 hops.collect::<Vec<_>>().join(" ")
@@ -430,6 +461,11 @@ impl World {
         let labelled = chip.objects.values().filter(|(_, attrs)| labelled(attrs)).count();
         assert_eq!(self.orch.crm().mpls_nexthop.used, labelled as u32);
         for object in [
+            ObjectType::Lag,
+            ObjectType::LagMember,
+            ObjectType::Vlan,
+            ObjectType::BridgePort,
+            ObjectType::VlanMember,
             ObjectType::NextHop,
             ObjectType::NextHopGroup,
             ObjectType::NextHopGroupMember,

@@ -36,7 +36,7 @@ impl Outcome {
 }
 
 /// Checks one attribute.
-#[inline]
+#[inline(always)]
 pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> AttributeOutcome {
     let Attribute { flags: have, code, value } = *attribute;
     let rule = rule(code);
@@ -67,6 +67,7 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
     if value.is_empty() && !may_be_empty(rule.form) {
         return rule.malformed.of(FaultKind::Length);
     }
+    // These are the attributes of almost every route: their checks are compiled into the walk of a message.
     let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
     let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
     match rule.form {
@@ -83,10 +84,21 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
         Form::Word => length(value.len() == 4),
         // A division by a constant is a multiplication.
         Form::List(4) => length(value.len().is_multiple_of(4)),
+        form => check_rare(rule, form, value, ctx),
+    }
+}
+
+/// Checks the value of an attribute that few routes have.
+#[inline(never)]
+fn check_rare(rule: &Rule, form: Form, value: &[u8], ctx: &UpdateContext) -> AttributeOutcome {
+    let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
+    let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
+    match form {
+        // Decided by the caller.
+        Form::Origin | Form::AsPath | Form::Word | Form::Any => AttributeOutcome::Keep,
         Form::List(size) => length(value.len().is_multiple_of(usize::from(size))),
         Form::MpReach => AttributeOutcome::Reach,
         Form::MpUnreach => AttributeOutcome::Unreach,
-        Form::Any => AttributeOutcome::Keep,
         Form::Empty => length(value.is_empty()),
         Form::Aggregator => {
             let aggregator = if ctx.four_octet_as {

@@ -1,0 +1,267 @@
+//! A library as syncd's chip.
+
+use crate::convert::Attributes;
+use crate::library::{Failed, INVALID_PARAMETER, Id, Library};
+use crate::notify;
+use ribtide_sai::{Attribute, Key, Value, ValueType};
+use ribtide_swss::sai::{
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, Sai, Status,
+    Verb,
+};
+
+/// A library behind syncd. Object ids are those of the library.
+#[derive(Debug)]
+pub struct LibraryChip {
+    library: Library,
+    /// The switch, once it was created; 0 before.
+    switch: u64,
+    /// Sentences for the log: values that have no form in C.
+    events: Vec<String>,
+}
+
+impl LibraryChip {
+    /// A library without a switch. `wake` is called when it has a notification.
+    pub fn new(library: Library, wake: Option<notify::Wake>) -> LibraryChip {
+        notify::wake_with(wake);
+        LibraryChip { library, switch: 0, events: Vec::new() }
+    }
+
+    /// The library.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Takes the sentences for the log.
+    pub fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The attributes of an item for a call.
+    fn attributes(&mut self, attrs: &[Attr]) -> Result<Attributes, Failed> {
+        let mut raw = Attributes::default();
+        let mut text = String::new();
+        for attr in attrs {
+            let attribute = Attribute::from_name(attr.name()).ok_or(INVALID_PARAMETER)?;
+            if attribute.value_type() == ValueType::Pointer {
+                // orchagent's pointers are addresses in its own process. A function that we lack is not asked for.
+                if let Some(handler) = notify::handler(attribute) {
+                    raw.push_pointer(attribute, handler);
+                }
+                continue;
+            }
+            text.clear();
+            attr.write_value(&mut text);
+            let pushed = match attribute.read_value(&text) {
+                Ok(value) => raw.push(attribute, &value),
+                Err(e) => Err(e.to_string()),
+            };
+            if let Err(why) = pushed {
+                self.events.push(why);
+                return Err(INVALID_PARAMETER);
+            }
+        }
+        Ok(raw)
+    }
+
+    /// One operation on one object. A create returns the object id.
+    fn execute(&mut self, verb: Verb, object: ribtide_sai::ObjectType, item: &Item) -> Result<u64, Failed> {
+        let attrs = self.attributes(&item.attrs)?;
+        let key = key(&item.id);
+        let id = id(&item.id, &key);
+        match verb {
+            Verb::Create => {
+                let oid = self.library.create(object, id, self.switch, &attrs)?;
+                if object.short_name() == "SWITCH" {
+                    self.switch = oid;
+                }
+                Ok(oid)
+            }
+            // A pointer that we do not pass on leaves nothing to set.
+            Verb::Set if attrs.is_empty() && !item.attrs.is_empty() => Ok(0),
+            Verb::Set => self.library.set(object, id, &attrs).map(|()| 0),
+            Verb::Remove => {
+                self.library.remove(object, id)?;
+                if object.short_name() == "SWITCH" {
+                    self.switch = 0;
+                }
+                Ok(0)
+            }
+        }
+    }
+
+    /// Several operations in one call. An item whose attributes have no form in C fails before the call, and with
+    /// [`ErrorMode::StopOnError`] nothing behind it is called.
+    fn execute_all(
+        &mut self,
+        verb: Verb,
+        object: ribtide_sai::ObjectType,
+        items: &mut [Item],
+        stop: bool,
+        statuses: &mut Vec<Status>,
+    ) {
+        let (mut attrs, mut good, mut failed) = (Vec::with_capacity(items.len()), Vec::new(), Vec::new());
+        for (n, item) in items.iter().enumerate() {
+            match self.attributes(&item.attrs) {
+                Ok(_) if stop && !failed.is_empty() => {}
+                Ok(raw) => {
+                    attrs.push(raw);
+                    good.push(n);
+                }
+                Err(status) => failed.push((n, status)),
+            }
+        }
+        let keys: Vec<Key> = good.iter().map(|n| key(&items[*n].id)).collect();
+        let ids: Vec<Id<'_>> = good.iter().zip(&keys).map(|(n, key)| id(&items[*n].id, key)).collect();
+        let done: Vec<(u64, i32)> = match verb {
+            Verb::Create => self.library.bulk_create(object, &ids, self.switch, &attrs, stop),
+            Verb::Remove => plain(self.library.bulk_remove(object, &ids, stop)),
+            Verb::Set => plain(self.library.bulk_set(object, &ids, &attrs, stop)),
+        };
+        let first = statuses.len();
+        statuses.resize(first + items.len(), Status::NotExecuted);
+        let mut stopped = false;
+        for (n, (oid, status)) in good.into_iter().zip(done) {
+            let status = Status::from_code(status);
+            stopped |= !status.is_success();
+            statuses[first + n] = status;
+            if let (Verb::Create, true, ObjectId::Oid(id)) = (verb, status.is_success(), &mut items[n].id) {
+                *id = Oid(oid);
+            }
+        }
+        for (n, status) in failed {
+            if !(stop && stopped) {
+                statuses[first + n] = Status::from_code(status);
+                stopped = true;
+            }
+        }
+    }
+
+    /// Every object that the library has of its own: what the attributes of the switch name, what the attributes of
+    /// those name, and so on, as SONiC's `syncd/SaiDiscovery.cpp`. By type, and in that by id.
+    pub fn discover(&mut self) -> Vec<(ribtide_sai::ObjectType, u64)> {
+        let Some(switch) = ribtide_sai::ObjectType::from_short_name("SWITCH") else { return Vec::new() };
+        let mut found = std::collections::BTreeMap::from([(self.switch, switch)]);
+        let mut left = vec![(switch, self.switch)];
+        while let Some((object, oid)) = left.pop() {
+            let names = object.attributes().filter(|attribute| {
+                matches!(attribute.value_type(), ValueType::ObjectId | ValueType::ObjectList)
+            });
+            for attribute in names {
+                // What the library does not support, it does not have.
+                let Ok(mut value) = self.library.read(object, Id::Oid(oid), attribute) else { continue };
+                for oid in value.oids_mut().iter().copied().filter(|oid| *oid != 0) {
+                    if !found.contains_key(&oid)
+                        && let Some(object) = self.library.object_type(oid)
+                    {
+                        found.insert(oid, object);
+                        left.push((object, oid));
+                    }
+                }
+            }
+        }
+        let mut found: Vec<_> = found.into_iter().map(|(oid, object)| (object, oid)).collect();
+        found.sort_unstable();
+        found
+    }
+}
+
+fn plain(statuses: Vec<i32>) -> Vec<(u64, i32)> {
+    statuses.into_iter().map(|status| (0, status)).collect()
+}
+
+/// The type in the table.
+fn of(object: ObjectType) -> Result<ribtide_sai::ObjectType, Status> {
+    ribtide_sai::ObjectType::from_name(object.name()).ok_or(Status::InvalidObjectType)
+}
+
+/// The key of an object; empty for one with an id.
+fn key(id: &ObjectId) -> Key {
+    match *id {
+        ObjectId::Oid(_) => Key::new(),
+        ObjectId::Route(RouteEntry { switch, vr, dest }) => {
+            vec![Value::Oid(switch.0), Value::Oid(vr.0), Value::Prefix(dest.addr(), dest.len())]
+        }
+        ObjectId::Neighbor(NeighborEntry { switch, rif, ip }) => {
+            vec![Value::Oid(switch.0), Value::Oid(rif.0), Value::Ip(ip)]
+        }
+        ObjectId::Inseg(InsegEntry { switch, label }) => {
+            vec![Value::Oid(switch.0), Value::Uint(label.into())]
+        }
+    }
+}
+
+fn id<'a>(id: &ObjectId, key: &'a Key) -> Id<'a> {
+    match id {
+        ObjectId::Oid(oid) => Id::Oid(oid.0),
+        _ => Id::Key(key),
+    }
+}
+
+impl Sai for LibraryChip {
+    fn bulk(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        items: &mut [Item],
+        mode: ErrorMode,
+        statuses: &mut Vec<Status>,
+    ) {
+        let object = match of(object) {
+            Ok(object) => object,
+            Err(status) => return statuses.resize(statuses.len() + items.len(), status),
+        };
+        match items {
+            [item] => {
+                let done = self.execute(verb, object, item);
+                if let (Verb::Create, Ok(oid), ObjectId::Oid(id)) = (verb, &done, &mut item.id) {
+                    *id = Oid(*oid);
+                }
+                statuses.push(done.map_or_else(Status::from_code, |_| Status::Success));
+            }
+            items => self.execute_all(verb, object, items, mode == ErrorMode::StopOnError, statuses),
+        }
+    }
+
+    fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
+        let object = of(object)?;
+        let mut raw = Attributes::default();
+        let mut known = Vec::with_capacity(attrs.len());
+        let mut text = String::new();
+        for attr in attrs.iter() {
+            let attribute = Attribute::from_name(attr.name()).ok_or(Status::InvalidParameter)?;
+            text.clear();
+            attr.write_value(&mut text);
+            let room = attribute.read_value(&text).unwrap_or(Value::Room(0));
+            if let Err(why) = raw.push_room(attribute, &room) {
+                self.events.push(why);
+                return Err(Status::NotSupported);
+            }
+            known.push(attribute);
+        }
+        let key = key(id);
+        let done = self.library.get(object, self::id(id, &key), &mut raw);
+        for ((n, attribute), attr) in known.into_iter().enumerate().zip(attrs) {
+            let value = match done {
+                Ok(()) => raw.value(n, attribute),
+                Err(_) => raw.count(n, attribute).map(Value::Count),
+            };
+            text.clear();
+            if let Some(value) = value {
+                attribute.write_value(&value, &mut text);
+            }
+            // A length in the place of a list is none of its values where these are typed.
+            match Attr::read(attr.name(), &text) {
+                Some(read) => *attr = read,
+                None if done.is_ok() => return Err(Status::Failure),
+                None => {}
+            }
+        }
+        done.map_err(Status::from_code)
+    }
+
+    fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
+        let object = of(object)?;
+        let attrs = self.attributes(attrs).map_err(Status::from_code)?;
+        self.library.available(self.switch, object, &attrs).map_err(Status::from_code)
+    }
+}

@@ -1,0 +1,67 @@
+//! Names of objects that requests do not name: LAGs and sub-interfaces (COUNTERS_DB), VRFs of
+//! interfaces (INTF_TABLE), and link states of LAGs (LAG_TABLE).
+
+use crate::{Daemon, Error};
+use ribtide_swss::Db;
+use ribtide_swss::beside::{Beside, BesideOut};
+use ribtide_swss::sai::text::read_oid;
+use ribtide_tables::Connection;
+
+/// The databases with names.
+pub(super) struct Names {
+    counters: Connection,
+    appl: Connection,
+}
+
+impl Names {
+    pub(super) fn open(daemon: &Daemon) -> Result<Names, Error> {
+        Ok(Names { counters: daemon.connect(Db::Counters)?, appl: daemon.connect(Db::Appl)? })
+    }
+
+    /// Reads the names that are missing.
+    pub(super) fn look_up(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
+        for map in ["COUNTERS_LAG_NAME_MAP", "COUNTERS_RIF_NAME_MAP"] {
+            for (name, oid) in self.counters.query(&["HGETALL", map])?.into_pairs() {
+                if let Some(oid) = read_oid(&oid) {
+                    beside.name(oid, &name, out);
+                }
+            }
+        }
+        for interface in beside.interfaces_without_vrf() {
+            let key = self.appl.database().key("INTF_TABLE", &interface);
+            if let Some(vrf) = self.appl.query(&["HGET", &key, "vrf_name"])?.into_text()
+                && !vrf.is_empty()
+            {
+                beside.name_router(&interface, &vrf, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the link states of LAGs, which no notification of syncd has.
+    pub(super) fn links(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
+        for lag in beside.lags() {
+            let key = self.appl.database().key("LAG_TABLE", &lag);
+            if let Some(state) = self.appl.query(&["HGET", &key, "oper_status"])?.into_text() {
+                beside.link(&lag, state == "up", out);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the link states of ports, for a ribtide that starts beside a running orchagent.
+    pub(super) fn ports(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
+        let pattern = self.appl.database().key("PORT_TABLE", "*");
+        let mut keys = Vec::new();
+        self.appl.scan(&pattern, |_, names| {
+            keys.extend_from_slice(names);
+            Ok(())
+        })?;
+        for key in keys {
+            let Some(state) = self.appl.query(&["HGET", &key, "oper_status"])?.into_text() else { continue };
+            let name = key.get("PORT_TABLE:".len()..).unwrap_or_default();
+            beside.link(name, state == "up", out);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,368 @@
+//! Mode `beside`: SONiC's orchagent behind ribtide's, which is the only client of syncd.
+//!
+//! SONiC's orchagent, the *client* here, is connected to ribtide as if ribtide were syncd. Its
+//! requests, the replies, and notifications pass as opaque text. What passes teaches ribtide's
+//! orchagent ([`crate::orch::Orch`]) interfaces, neighbours, VRFs, own addresses and link states,
+//! as rows; it programs routes and groups by them, as alone.
+//! [ADR 48](../../../docs/adr/0048-sonics-orchagent-behind-ribtides.md) lists every request that does not
+//! simply pass.
+//!
+//! | part | owns |
+//! | --- | --- |
+//! | [`Beside`] | the order of requests to syncd: those of ribtide's program, the client's, orchagent's |
+//! | `message` | the text of messages |
+//! | `learned` | what passed taught, in the object ids of one view |
+//! | `client` | requests of the client that do not simply pass |
+//! | `requests` | requests of ribtide's orchagent: those that are only stand-ins, and the others |
+//! | `own` | stand-ins, and what ribtide has put into the chip |
+//! | `leftovers` | what an earlier run of ribtide left in the chip |
+//! | `view` | INIT_VIEW and APPLY_VIEW: ribtide's routes are put into the client's view |
+//! | `rows` | rows for ribtide's orchagent |
+
+mod client;
+mod learned;
+mod leftovers;
+mod message;
+mod own;
+mod requests;
+mod rows;
+mod view;
+
+use crate::row::{Change, IntfRow, Name, NeighRow, PortRow, VrfRow};
+use crate::sai::text::Message;
+use crate::sai::{ObjectType, Oid, SaiReply, SaiRequest, Status, VidSource};
+use client::Client;
+use learned::{Learned, Lesson};
+use leftovers::Leftovers;
+pub use message::from_zmq;
+use own::Own;
+use requests::SentOwn;
+use ribtide_prefix::{AnyPrefix, Map, Set};
+use rows::Announced;
+use std::collections::VecDeque;
+use view::Effect;
+
+/// The objects of one of ribtide's bulks in its program at most: a request of the client waits for
+/// one bulk.
+const BULK_MAX: usize = 1000;
+
+/// A row for ribtide's orchagent, made of what passed.
+#[derive(Clone, Debug)]
+pub enum LearnedRow {
+    /// A port, LAG, VLAN or sub-interface, and the state of its link.
+    Port(Change<PortRow>),
+    /// A VRF.
+    Vrf(Change<VrfRow>),
+    /// A router interface, or an own address.
+    Interface(Change<IntfRow>),
+    /// A neighbour with its next hop.
+    Neighbor(Change<NeighRow>),
+}
+
+/// An event for the log. Displays as a sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BesideEvent {
+    /// The client began a view, or applied it: the routes and labels of ribtide in it, and those
+    /// that wait for an interface or next hop of the view.
+    View {
+        /// Entries that were put into the view.
+        entries: usize,
+        /// Entries that wait until their next hop is there again.
+        suspended: usize,
+    },
+    /// The client's removal of an object is refused with SAI_STATUS_OBJECT_IN_USE, since routes
+    /// use the object. The client tries again.
+    InUse(String),
+    /// syncd refused a request with which ribtide made room for the client, or put its routes in
+    /// again: the request, and the status.
+    Failed(String, Status),
+    /// The counter of object ids gave none: nothing can go on.
+    Fatal(String),
+}
+
+impl std::fmt::Display for BesideEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BesideEvent::View { entries, suspended } => {
+                write!(
+                    f,
+                    "SONiC's orchagent describes the switch again: {entries} routes and labels of ribtide are in its view"
+                )?;
+                match suspended {
+                    0 => Ok(()),
+                    _ => write!(f, ", and {suspended} wait until their next hops are there again"),
+                }
+            }
+            BesideEvent::InUse(what) => {
+                write!(f, "SONiC's orchagent may not remove {what} while routes use it; it tries again")
+            }
+            BesideEvent::Failed(what, status) => write!(f, "syncd refused {what}: {}", status.name()),
+            BesideEvent::Fatal(what) => f.write_str(what),
+        }
+    }
+}
+
+/// The outputs of [`Beside`]: append-only; the caller carries them out and empties them.
+#[derive(Default, Debug)]
+pub struct BesideOut {
+    /// To syncd, in order.
+    pub requests: Vec<Message>,
+    /// To the client, each with the number of its request.
+    pub to_client: Vec<(u64, Message)>,
+    /// To ribtide's orchagent.
+    pub replies: Vec<SaiReply>,
+    /// To ribtide's orchagent.
+    pub rows: Vec<LearnedRow>,
+    /// To the log.
+    pub events: Vec<BesideEvent>,
+}
+
+/// A request at syncd.
+#[derive(Debug)]
+enum Sent {
+    /// One of the client.
+    Client,
+    /// One of ribtide's orchagent.
+    Own(SentOwn),
+    /// One of the program.
+    Program(Effect),
+}
+
+/// A request of ribtide that goes before all others.
+#[derive(Debug)]
+struct Step {
+    message: Message,
+    effect: Effect,
+}
+
+/// The requests of both orchagents on their way to one syncd.
+///
+/// Pass input to the method of its source, and then call [`Beside::run`], which returns when
+/// nothing can go on without further input.
+pub struct Beside {
+    vids: Box<dyn VidSource>,
+    learned: Learned,
+    /// What the view in progress contains.
+    view: Option<Learned>,
+    /// Whether the client has applied a view: until then ribtide's orchagent waits.
+    described: bool,
+    own: Own,
+    announced: Announced,
+    /// Routes and labels that SONiC's RouteOrch makes: their rows were sent on to it.
+    foreign: Set<(Option<Name>, AnyPrefix)>,
+    foreign_labels: Set<u32>,
+    /// Requests of ribtide's orchagent that wait.
+    requests: VecDeque<SaiRequest>,
+    /// Whether ribtide's orchagent has ended its own start.
+    started: bool,
+    /// Requests of the client that wait, each with its number.
+    waiting: VecDeque<(u64, Message)>,
+    client: Option<Client>,
+    program: VecDeque<Step>,
+    sent: VecDeque<Sent>,
+    /// Removals that were refused: the stand-in, and when the client last tried.
+    refused: Map<Oid, u64>,
+    leftovers: Leftovers,
+    /// When the client applied a view that lacks objects which ribtide carried over.
+    carried_since: Option<u64>,
+    now_ms: u64,
+    /// Requests of ribtide's orchagent at syncd at most.
+    window: usize,
+}
+
+impl Beside {
+    /// A machine that knows nothing. `vids` is the counter of ASIC_DB. At most `window` requests of
+    /// ribtide's orchagent are at syncd at a time.
+    pub fn new(vids: Box<dyn VidSource>, window: usize) -> Beside {
+        Beside {
+            vids,
+            learned: Learned::default(),
+            view: None,
+            described: false,
+            own: Own::default(),
+            announced: Announced::default(),
+            foreign: Set::default(),
+            foreign_labels: Set::default(),
+            requests: VecDeque::new(),
+            started: false,
+            waiting: VecDeque::new(),
+            client: None,
+            program: VecDeque::new(),
+            sent: VecDeque::new(),
+            refused: Map::default(),
+            leftovers: Leftovers::default(),
+            carried_since: None,
+            now_ms: 0,
+            window: window.max(1),
+        }
+    }
+
+    /// Takes in a request of the client. The reply has the same number.
+    pub fn client(&mut self, number: u64, message: Message) {
+        self.waiting.push_back((number, message));
+    }
+
+    /// Takes in a request of ribtide's orchagent.
+    pub fn request(&mut self, request: SaiRequest) {
+        self.requests.push_back(request);
+    }
+
+    /// Takes in the reply to the oldest request at syncd. Returns whether there was one.
+    pub fn reply(&mut self, reply: Message, out: &mut BesideOut) -> bool {
+        match self.sent.pop_front() {
+            None => return false,
+            Some(Sent::Client) => self.client_reply(reply, out),
+            Some(Sent::Own(sent)) => self.own_reply(sent, &reply, out),
+            Some(Sent::Program(effect)) => self.program_reply(effect, &reply, out),
+        }
+        true
+    }
+
+    /// Takes in a notification of syncd: only link states concern routes. The text is that of the
+    /// channel, or of the ZeroMQ message.
+    pub fn notification(&mut self, text: &str, out: &mut BesideOut) {
+        self.link_states(text, out);
+    }
+
+    /// Takes in that the row of a destination is one that SONiC's RouteOrch makes, or is not any
+    /// more. Call it before the row goes on.
+    pub fn route_is_foreign(&mut self, vrf: Option<Name>, prefix: AnyPrefix, foreign: bool) {
+        match foreign {
+            true => drop(self.foreign.insert((vrf, prefix))),
+            false => drop(self.foreign.remove(&(vrf, prefix))),
+        }
+    }
+
+    /// The same for a label.
+    pub fn label_is_foreign(&mut self, label: u32, foreign: bool) {
+        match foreign {
+            true => drop(self.foreign_labels.insert(label)),
+            false => drop(self.foreign_labels.remove(&label)),
+        }
+    }
+
+    /// Whether names are missing: [`Beside::name`] and [`Beside::name_router`] supply them.
+    pub fn needs_names(&self) -> bool {
+        let learned = self.view.as_ref().unwrap_or(&self.learned);
+        learned.has_unnamed() || !learned.interfaces_of_unnamed_routers().is_empty()
+    }
+
+    /// Router interfaces whose VRF is not known: INTF_TABLE has it, and a call of
+    /// [`Beside::name_router`] tells it.
+    pub fn interfaces_without_vrf(&self) -> Vec<Name> {
+        self.view.as_ref().unwrap_or(&self.learned).interfaces_of_unnamed_routers()
+    }
+
+    /// Takes in the name of an object: a LAG (COUNTERS_LAG_NAME_MAP) or a router interface
+    /// (COUNTERS_RIF_NAME_MAP).
+    pub fn name(&mut self, oid: Oid, name: &str, out: &mut BesideOut) {
+        let learned = self.view.as_mut().unwrap_or(&mut self.learned);
+        if learned.name(oid, name) && self.view.is_none() {
+            self.take_lessons(vec![Lesson::Names], out);
+        }
+    }
+
+    /// Takes in the VRF of a router interface.
+    pub fn name_router(&mut self, interface: &str, vrf: &str, out: &mut BesideOut) {
+        let learned = self.view.as_mut().unwrap_or(&mut self.learned);
+        let Some(oid) = learned.interface(interface) else { return };
+        let Some(router) = learned.interfaces.get(&oid).map(|interface| interface.virtual_router) else {
+            return;
+        };
+        if learned.name_router(router, vrf) && self.view.is_none() {
+            self.take_lessons(vec![Lesson::Names], out);
+        }
+    }
+
+    /// Takes in the time, in milliseconds from any start.
+    pub fn tick(&mut self, now_ms: u64, out: &mut BesideOut) {
+        self.now_ms = now_ms;
+        self.look_at_refusals(out);
+        self.look_at_carried(out);
+        self.look_at_leftovers();
+    }
+
+    /// Whether the machine needs the time soon: a removal waits, or what was carried over.
+    pub fn waits(&self) -> bool {
+        self.client.as_ref().is_some_and(Client::waits_for_release)
+            || !self.refused.is_empty()
+            || self.carried_since.is_some()
+            || self.leftovers.wait()
+    }
+
+    /// The names of LAGs with a router interface: their link states are in LAG_TABLE.
+    pub fn lags(&self) -> Vec<Name> {
+        self.learned.lags().collect()
+    }
+
+    /// Whether there are any.
+    pub fn has_lags(&self) -> bool {
+        self.learned.lags().next().is_some()
+    }
+
+    /// How many requests wait here or at syncd.
+    pub fn backlog(&self) -> usize {
+        self.requests.len() + self.waiting.len() + self.program.len() + self.sent.len()
+    }
+
+    /// Requests at syncd.
+    pub fn in_flight(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Routes and labels that ribtide has put into the chip.
+    pub fn entries(&self) -> usize {
+        self.own.routes.len() + self.own.labels.len() - self.own.suspended
+    }
+
+    /// Sends what can be sent: the program, then the client's request, then one of ribtide's
+    /// orchagent, whose bulks are bounded by its own setting.
+    pub fn run(&mut self, out: &mut BesideOut) {
+        loop {
+            // The program depends on replies to earlier requests of it only by their order.
+            if self.sent.len() < self.window
+                && let Some(Step { message, effect }) = self.program.pop_front()
+            {
+                self.sent.push_back(Sent::Program(effect));
+                out.requests.push(message);
+                continue;
+            }
+            if !self.program.is_empty() {
+                return;
+            }
+            if self.sent.is_empty() && self.advance_client(out) {
+                continue;
+            }
+            let waits = self.client.as_ref().is_some_and(|client| !client.waits_for_release());
+            if waits || (self.client.is_none() && !self.waiting.is_empty()) {
+                // "Its requests go first": nothing of ribtide is sent before one that waits.
+                return;
+            }
+            if self.sent.len() >= self.window || !self.may_program() {
+                return;
+            }
+            let Some(request) = self.requests.pop_front() else { return };
+            self.own_request(request, out);
+        }
+    }
+
+    /// Whether ribtide's orchagent may program: the client has described the switch, and describes
+    /// nothing now.
+    fn may_program(&self) -> bool {
+        self.described && self.view.is_none()
+    }
+
+    /// New object ids of this type; none when the counter gives none, which ends the process.
+    fn new_oids(&mut self, object: ObjectType, count: usize, out: &mut BesideOut) -> Vec<Oid> {
+        if count == 0 {
+            return Vec::new();
+        }
+        match self.vids.take(count as u64) {
+            Ok(range) => range.map(|index| Oid::vid(object, index)).collect(),
+            Err(why) => {
+                out.events.push(BesideEvent::Fatal(why));
+                vec![Oid::NULL; count]
+            }
+        }
+    }
+}

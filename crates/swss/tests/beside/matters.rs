@@ -1,0 +1,394 @@
+//! What has to be handled while SONiC's orchagent changes objects under ribtide's routes.
+
+use super::Rig;
+
+const SWITCH: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
+const RIF: &str = "SAI_OBJECT_TYPE_ROUTER_INTERFACE";
+const NEXT_HOP: &str = "SAI_OBJECT_TYPE_NEXT_HOP";
+const ROUTER: &str = "oid:0x3000000000022";
+
+fn route_key(dest: &str) -> String {
+    format!(r#"{{"dest":"{dest}","switch_id":"oid:0x21000000000000","vr":"{ROUTER}"}}"#)
+}
+
+/// A client that has described the switch, with Ethernet0 to Ethernet3 as ports 2 to 5.
+fn started() -> Rig {
+    let mut rig = Rig::new();
+    describe(&mut rig);
+    for n in 0..4 {
+        hostif(&mut rig, n);
+        interface(&mut rig, n, 1);
+        next_hop(&mut rig, n, 1);
+    }
+    rig
+}
+
+fn describe(rig: &mut Rig) {
+    assert_eq!(rig.client("INIT_VIEW", "Snotify", &[]), "SAI_STATUS_SUCCESS");
+    rig.client(SWITCH, "Screate", &["SAI_SWITCH_ATTR_INIT_SWITCH", "true"]);
+    rig.client(SWITCH, "Sget", &["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0"]);
+    rig.client(SWITCH, "Sget", &["SAI_SWITCH_ATTR_CPU_PORT", "oid:0x0"]);
+    for dest in ["0.0.0.0/0", "::/0"] {
+        let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key(dest));
+        let drop = ["SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP"];
+        rig.client(&key, "Screate", &drop);
+    }
+    assert_eq!(rig.client("APPLY_VIEW", "Snotify", &[]), "SAI_STATUS_SUCCESS");
+}
+
+fn hostif(rig: &mut Rig, n: u64) {
+    let key = format!("SAI_OBJECT_TYPE_HOSTIF:oid:0xd{:012x}", 0x100 + n);
+    let port = format!("oid:0x1{:012x}", n + 2);
+    let name = format!("Ethernet{n}");
+    rig.client(&key, "Screate", &["SAI_HOSTIF_ATTR_OBJ_ID", &port, "SAI_HOSTIF_ATTR_NAME", &name]);
+}
+
+fn rif_id(n: u64, run: u64) -> String {
+    format!("oid:0x6{:012x}", run * 0x1000 + n)
+}
+
+fn hop_id(n: u64, run: u64) -> String {
+    format!("oid:0x4{:012x}", run * 0x1000 + n)
+}
+
+fn interface(rig: &mut Rig, n: u64, run: u64) {
+    let port = format!("oid:0x1{:012x}", n + 2);
+    let fields = [
+        "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID",
+        ROUTER,
+        "SAI_ROUTER_INTERFACE_ATTR_TYPE",
+        "SAI_ROUTER_INTERFACE_TYPE_PORT",
+        "SAI_ROUTER_INTERFACE_ATTR_PORT_ID",
+        &port,
+    ];
+    assert_eq!(rig.client(&format!("{RIF}:{}", rif_id(n, run)), "Screate", &fields), "SAI_STATUS_SUCCESS");
+}
+
+fn neighbor_key(n: u64, run: u64) -> String {
+    let rif = rif_id(n, run);
+    format!(
+        r#"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{{"ip":"10.0.{n}.2","rif":"{rif}","switch_id":"oid:0x21000000000000"}}"#
+    )
+}
+
+/// The neighbour 10.0.*n*.2 on Ethernet*n*, and its next hop.
+fn next_hop(rig: &mut Rig, n: u64, run: u64) {
+    let (ip, rif) = (format!("10.0.{n}.2"), rif_id(n, run));
+    let mac = ["SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS", "02:00:00:00:00:02"];
+    assert_eq!(rig.client(&neighbor_key(n, run), "Screate", &mac), "SAI_STATUS_SUCCESS");
+    let fields = [
+        "SAI_NEXT_HOP_ATTR_TYPE",
+        "SAI_NEXT_HOP_TYPE_IP",
+        "SAI_NEXT_HOP_ATTR_IP",
+        &ip,
+        "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID",
+        &rif,
+    ];
+    let status = rig.client(&format!("{NEXT_HOP}:{}", hop_id(n, run)), "Screate", &fields);
+    assert_eq!(status, "SAI_STATUS_SUCCESS");
+}
+
+fn via(n: u64) -> String {
+    format!("protocol=bgp nexthop=10.0.{n}.2 ifname=Ethernet{n} weight=1")
+}
+
+const ECMP: &str = "protocol=bgp nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1 weight=1,1";
+
+#[test]
+fn routes_name_the_next_hops_of_the_client() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.route("10.0.3.0/24", "protocol=kernel nexthop=0.0.0.0 ifname=Ethernet3");
+    rig.route("0.0.0.0/0", &via(1));
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 1)));
+    assert_eq!(rig.target("10.0.3.0/24"), Some(rif_id(3, 1)));
+    assert_eq!(rig.target("0.0.0.0/0"), Some(hop_id(1, 1)));
+    let members = rig.syncd.of("NEXT_HOP_GROUP_MEMBER");
+    let mut hops: Vec<_> =
+        members.iter().map(|m| m["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"].clone()).collect();
+    hops.sort();
+    assert_eq!(hops, [hop_id(0, 1), hop_id(1, 1)]);
+    // ribtide has made no port, interface, neighbour or next hop.
+    assert_eq!((rig.syncd.of("ROUTER_INTERFACE").len(), rig.syncd.of("NEXT_HOP").len()), (4, 4));
+    rig.route("20.0.0.0/24", "DEL");
+    rig.route("0.0.0.0/0", "DEL");
+    assert_eq!((rig.target("20.0.0.0/24"), rig.target("0.0.0.0/0")), (None, Some("drop".into())));
+    assert!(rig.events.is_empty(), "{:?}", rig.events);
+}
+
+#[test]
+fn route_before_its_neighbour_waits_for_the_client() {
+    let mut rig = Rig::new();
+    rig.route("20.0.0.0/24", &via(0));
+    describe(&mut rig);
+    assert_eq!(rig.target("20.0.0.0/24"), None);
+    hostif(&mut rig, 0);
+    interface(&mut rig, 0, 1);
+    next_hop(&mut rig, 0, 1);
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 1)));
+}
+
+#[test]
+fn bulks_of_routes_of_the_client_succeed_and_change_nothing() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    let before = rig.syncd.routes();
+    let (a, b) = (route_key("20.0.0.0/24"), route_key("20.0.9.0/24"));
+    let target = format!("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={}", hop_id(1, 1));
+    for (op, value) in [("Sbulkcreate", target.as_str()), ("Sbulkset", &target), ("Sbulkremove", "")] {
+        let number = rig.ask("SAI_OBJECT_TYPE_ROUTE_ENTRY:2", op, &[&a, value, &b, value]);
+        let (_, reply) = rig.replies.iter().find(|(of, _)| *of == number).unwrap();
+        assert_eq!(reply.key, "SAI_STATUS_SUCCESS");
+        assert_eq!(reply.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_SUCCESS",""]"#);
+        assert_eq!(reply.op, "Sgetresponse");
+    }
+    assert_eq!(rig.syncd.routes(), before);
+}
+
+#[test]
+fn next_hop_of_a_group_is_removed_after_its_member() {
+    let mut rig = started();
+    rig.route("20.0.1.0/24", ECMP);
+    let group = rig.target("20.0.1.0/24");
+    let key = format!("{NEXT_HOP}:{}", hop_id(0, 1));
+    assert_eq!(rig.client(&key, "Dremove", &[]), "SAI_STATUS_SUCCESS");
+    assert_eq!(rig.target("20.0.1.0/24"), group);
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 1);
+    assert_eq!(rig.client(&neighbor_key(0, 1), "Dremove", &[]), "SAI_STATUS_SUCCESS");
+    // It comes back with another id.
+    next_hop(&mut rig, 0, 1);
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 2);
+}
+
+#[test]
+fn next_hop_under_a_route_is_in_use_until_the_route_goes() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    let key = format!("{NEXT_HOP}:{}", hop_id(0, 1));
+    let number = rig.ask(&key, "Dremove", &[]);
+    assert_eq!(rig.status(number), None, "it waits for the route");
+    rig.pass(600);
+    assert_eq!(rig.status(number).as_deref(), Some("SAI_STATUS_OBJECT_IN_USE"));
+    assert_eq!(rig.events.len(), 1);
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 1)), "it forwards meanwhile");
+    // The next try is refused at once.
+    assert_eq!(rig.client(&key, "Dremove", &[]), "SAI_STATUS_OBJECT_IN_USE");
+    rig.route("20.0.0.0/24", "DEL");
+    assert_eq!(rig.client(&key, "Dremove", &[]), "SAI_STATUS_SUCCESS");
+    assert!(!rig.syncd.objects.contains_key(&key));
+}
+
+#[test]
+fn removal_that_the_client_gave_up_leaves_the_next_hop_usable() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    let number = rig.ask(&format!("{NEXT_HOP}:{}", hop_id(0, 1)), "Dremove", &[]);
+    rig.pass(600);
+    assert_eq!(rig.status(number).as_deref(), Some("SAI_STATUS_OBJECT_IN_USE"));
+    rig.route("20.0.5.0/24", &via(0));
+    assert_eq!(rig.target("20.0.5.0/24"), None, "it may be removed any moment");
+    rig.pass(6000);
+    assert_eq!(rig.target("20.0.5.0/24"), Some(hop_id(0, 1)));
+}
+
+#[test]
+fn router_interface_goes_after_its_connected_route_and_the_route_returns_with_it() {
+    let mut rig = started();
+    rig.route("10.0.3.0/24", "protocol=kernel nexthop=0.0.0.0 ifname=Ethernet3");
+    rig.client(&format!("{NEXT_HOP}:{}", hop_id(3, 1)), "Dremove", &[]);
+    rig.client(&neighbor_key(3, 1), "Dremove", &[]);
+    let key = format!("{RIF}:{}", rif_id(3, 1));
+    let number = rig.ask(&key, "Dremove", &[]);
+    rig.pass(600);
+    assert_eq!(rig.status(number).as_deref(), Some("SAI_STATUS_SUCCESS"));
+    assert!(rig.target("10.0.3.0/24").is_none() && !rig.syncd.objects.contains_key(&key));
+    interface(&mut rig, 3, 2);
+    assert_eq!(rig.target("10.0.3.0/24"), Some(rif_id(3, 2)));
+    rig.route("10.0.3.0/24", "DEL");
+    assert_eq!(rig.target("10.0.3.0/24"), None);
+}
+
+#[test]
+fn own_address_goes_before_a_route_of_ribtide() {
+    let mut rig = started();
+    rig.route("20.0.0.1", &via(0));
+    assert_eq!(rig.target("20.0.0.1/32"), Some(hop_id(0, 1)));
+    let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("20.0.0.1/32"));
+    let fields = [
+        "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION",
+        "SAI_PACKET_ACTION_FORWARD",
+        "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID",
+        "oid:0x1000000000001",
+    ];
+    assert_eq!(rig.client(&key, "Screate", &fields), "SAI_STATUS_SUCCESS");
+    assert_eq!(rig.target("20.0.0.1/32").as_deref(), Some("oid:0x1000000000001"));
+    // No later row of that destination changes it.
+    rig.route("20.0.0.1", &via(1));
+    assert_eq!(rig.target("20.0.0.1/32").as_deref(), Some("oid:0x1000000000001"));
+    assert_eq!(rig.client(&key, "Dremove", &[]), "SAI_STATUS_SUCCESS");
+    assert_eq!(rig.target("20.0.0.1/32"), Some(hop_id(1, 1)), "the row applies");
+}
+
+#[test]
+fn warm_restart_of_the_client_leaves_every_route_with_the_new_ids() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.route("0.0.0.0/0", &via(1));
+    rig.client("INIT_VIEW", "Snotify", &[]);
+    rig.route("20.0.2.0/24", &via(2));
+    rig.client(SWITCH, "Screate", &["SAI_SWITCH_ATTR_INIT_SWITCH", "true"]);
+    for dest in ["0.0.0.0/0", "::/0"] {
+        let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key(dest));
+        rig.client(&key, "Screate", &["SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP"]);
+    }
+    for n in 0..4 {
+        interface(&mut rig, n, 2);
+        next_hop(&mut rig, n, 2);
+    }
+    // The `bake` of a warm start reads ROUTE_TABLE.
+    let (key, value) = (route_key("20.0.0.0/24"), "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID=oid:0x4000000002000");
+    assert_eq!(
+        rig.client("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "Sbulkcreate", &[&key, value]),
+        "SAI_STATUS_SUCCESS"
+    );
+    assert_eq!(rig.client("APPLY_VIEW", "Snotify", &[]), "SAI_STATUS_SUCCESS");
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 2)));
+    assert_eq!(rig.target("0.0.0.0/0"), Some(hop_id(1, 2)));
+    assert_eq!(rig.target("20.0.2.0/24"), Some(hop_id(2, 2)), "it waited for the view");
+    assert!(rig.target("20.0.1.0/24").unwrap().starts_with("oid:0x5"));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 2);
+    assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP").len()), (1, 4));
+    rig.route("20.0.1.0/24", "DEL");
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len() + rig.syncd.of("NEXT_HOP_GROUP").len(), 0);
+}
+
+#[test]
+fn cold_restart_of_the_client_leaves_routes_over_ports_in_place() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.route("10.0.3.0/24", "protocol=kernel nexthop=0.0.0.0 ifname=Ethernet3");
+    let before: Vec<String> = rig.syncd.routes().into_keys().collect();
+    describe(&mut rig);
+    assert_eq!(rig.syncd.routes().into_keys().collect::<Vec<_>>(), before);
+    assert!(rig.syncd.routes()["20.0.0.0/24"].starts_with("oid:0x4"));
+    // Then the client makes its own again; nothing that was carried over stays.
+    for n in 0..4 {
+        interface(&mut rig, n, 2);
+        next_hop(&mut rig, n, 2);
+    }
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 2)));
+    assert_eq!(rig.target("10.0.3.0/24"), Some(rif_id(3, 2)));
+    let members = rig.syncd.of("NEXT_HOP_GROUP_MEMBER");
+    assert!(
+        members
+            .iter()
+            .all(|m| m["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"].starts_with("oid:0x4000000002"))
+    );
+    assert_eq!(
+        (members.len(), rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()),
+        (2, 4, 4)
+    );
+    assert_eq!(rig.syncd.of("NEIGHBOR_ENTRY").len(), 4);
+    assert!(
+        rig.events.iter().all(|event| matches!(event, super::BesideEvent::View { .. })),
+        "{:?}",
+        rig.events
+    );
+}
+
+#[test]
+fn rows_that_routeorch_makes_pass_and_the_others_do_not() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), true);
+    let (ours, theirs) = (route_key("20.0.6.0/24"), route_key("20.0.7.0/24"));
+    let target = format!("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={}", hop_id(1, 1));
+    let bulk = ["SAI_OBJECT_TYPE_ROUTE_ENTRY:2", "Sbulkcreate"];
+    let number = rig.ask(bulk[0], bulk[1], &[&ours, &target, &theirs, &target]);
+    let (_, reply) = rig.replies.iter().find(|(of, _)| *of == number).unwrap();
+    assert_eq!(reply.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_SUCCESS",""]"#);
+    assert_eq!((rig.target("20.0.6.0/24"), rig.target("20.0.7.0/24")), (None, Some(hop_id(1, 1))));
+    // The row becomes a plain one: RouteOrch removes what is ribtide's now.
+    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), false);
+    rig.route("20.0.7.0/24", &via(2));
+    assert_eq!(rig.target("20.0.7.0/24"), Some(hop_id(2, 1)));
+    rig.client("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "Sbulkremove", &[&theirs, ""]);
+    assert_eq!(rig.target("20.0.7.0/24"), Some(hop_id(2, 1)));
+    // And back: RouteOrch may be faster than the deletion here.
+    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), true);
+    let status = rig.client("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "Sbulkcreate", &[&theirs, &target]);
+    assert_eq!((status.as_str(), rig.target("20.0.7.0/24")), ("SAI_STATUS_SUCCESS", Some(hop_id(1, 1))));
+    rig.route("20.0.7.0/24", "DEL");
+    assert_eq!(rig.target("20.0.7.0/24"), Some(hop_id(1, 1)));
+}
+
+#[test]
+fn link_down_reaches_the_group_from_the_notification() {
+    let mut rig = started();
+    rig.route("20.0.1.0/24", ECMP);
+    let state = |state: &str| {
+        format!(
+            r#"["port_state_change","[{{\"port_id\":\"oid:0x1000000000003\",\"port_state\":\"SAI_PORT_OPER_STATUS_{state}\",\"port_error_status\":\"SAI_PORT_ERROR_STATUS_CLEAR\"}}]"]"#
+        )
+    };
+    for (text, members) in [(state("DOWN"), 1), (state("UP"), 2)] {
+        let mut out = super::BesideOut::default();
+        rig.beside.notification(&text, &mut out);
+        rig.carry_out(&mut out, &mut super::OrchOut::default());
+        rig.settle();
+        assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), members, "{text}");
+    }
+}
+
+#[test]
+fn vrf_is_learned_with_its_interface() {
+    let mut rig = started();
+    let router = "oid:0x3000000000777";
+    rig.client(&format!("SAI_OBJECT_TYPE_VIRTUAL_ROUTER:{router}"), "Screate", &["NULL", "NULL"]);
+    hostif(&mut rig, 7);
+    let fields = [
+        "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID",
+        router,
+        "SAI_ROUTER_INTERFACE_ATTR_TYPE",
+        "SAI_ROUTER_INTERFACE_TYPE_PORT",
+        "SAI_ROUTER_INTERFACE_ATTR_PORT_ID",
+        "oid:0x1000000000009",
+    ];
+    rig.client(&format!("{RIF}:{}", rif_id(7, 1)), "Screate", &fields);
+    next_hop(&mut rig, 7, 1);
+    rig.route("Vrf1:20.0.8.0/24", &via(7));
+    assert_eq!(rig.target("20.0.8.0/24"), None);
+    let unnamed: Vec<String> =
+        rig.beside.interfaces_without_vrf().iter().map(|name| name.to_string()).collect();
+    assert_eq!((unnamed, rig.beside.needs_names()), (vec!["Ethernet7".to_owned()], true));
+    let mut out = super::BesideOut::default();
+    rig.beside.name_router("Ethernet7", "Vrf1", &mut out);
+    rig.carry_out(&mut out, &mut super::OrchOut::default());
+    rig.settle();
+    assert_eq!(rig.target("20.0.8.0/24"), Some(hop_id(7, 1)));
+    assert!(!rig.beside.needs_names());
+}
+
+#[test]
+fn restarted_ribtide_takes_its_routes_over_and_removes_what_no_row_asks_for() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.route("20.0.2.0/24", ECMP);
+    let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("10.9.9.9/32"));
+    let own = ["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x1000000000001"];
+    assert_eq!(rig.client(&key, "Screate", &own), "SAI_STATUS_SUCCESS");
+    rig.restart_ribtide(0x100_0000..0x200_0000);
+    rig.route("20.0.0.0/24", &via(1));
+    rig.route("20.0.1.0/24", ECMP);
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(1, 1)));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP").len(), 2, "the former one and its successor");
+    rig.pass(31_000);
+    assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()), (1, 2));
+    let left: Vec<String> = rig.syncd.routes().into_keys().collect();
+    assert_eq!(left, ["0.0.0.0/0", "10.9.9.9/32", "20.0.0.0/24", "20.0.1.0/24", "::/0"]);
+    assert!(rig.events.is_empty(), "{:?}", rig.events);
+}
