@@ -269,6 +269,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         outputs: Box::new(RedisOutputs::open(
             (suppression, given.responses),
             warm.is_some(),
+            is_beside,
             args.lag,
             daemon,
         )?),
