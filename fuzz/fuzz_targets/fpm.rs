@@ -3,10 +3,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use ribtide_swss::fpmsyncd::{FpmConfig, FpmOut, Fpmsyncd};
+use ribtide_swss::row::VpnTable;
 use ribtide_wire::fpm;
 
-/// RTM_NEWROUTE, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_DELNEXTHOP, NLMSG_DONE.
-const KINDS: [u16; 5] = [24, 25, 104, 105, 3];
+/// RTM_NEWROUTE, RTM_DELROUTE, RTM_NEWNEXTHOP, RTM_DELNEXTHOP, NLMSG_DONE, and those of SONiC's FRR: local SIDs, PIC contexts, routes
+/// of VPNs.
+const KINDS: [u16; 11] = [24, 25, 104, 105, 3, 1000, 1001, 2000, 2001, 3000, 3001];
 
 fuzz_target!(|input: (Vec<(u8, &[u8])>, &[u8])| {
     let (messages, raw) = input;
@@ -32,6 +34,8 @@ fuzz_target!(|input: (Vec<(u8, &[u8])>, &[u8])| {
     let mut daemon = Fpmsyncd::new(FpmConfig::default());
     daemon.link(1, "Ethernet0", &mut out);
     daemon.link(2, "VrfRed", &mut out);
+    daemon.link(3, "Vnet1", &mut out);
+    daemon.link(4, "Brvxlan1", &mut out);
     daemon.session_up();
     let mut rest = stream.as_slice();
     while let Ok(Some(frame)) = fpm::frame(rest) {
@@ -56,7 +60,19 @@ fuzz_target!(|input: (Vec<(u8, &[u8])>, &[u8])| {
             None => labels.remove(&change.key),
         };
     }
-    let rows = applied.len() + labels.len();
+    // Rows that are gone go after all others, and one key is only ever in one of the two.
+    let mut vpns = std::collections::BTreeSet::new();
+    for change in out.vpn_rows.iter().chain(&out.old_vpn_rows) {
+        match &change.row {
+            Some(row) => {
+                assert_eq!(row.table, change.table);
+                vpns.insert((change.table, change.key.clone()));
+            }
+            None => drop(vpns.remove(&(change.table, change.key.clone()))),
+        }
+    }
+    let vnets = vpns.iter().filter(|(table, _)| matches!(table, VpnTable::VnetRoute | VpnTable::VnetTunnel)).count();
+    let rows = applied.len() + labels.len() + vnets;
     // A route that waits for a next-hop object has no row yet, or still that of before. Those that wait for the name of
     // their VRF's interface do not count as routes.
     assert!((daemon.len().saturating_sub(daemon.waiting())..=daemon.len()).contains(&rows));

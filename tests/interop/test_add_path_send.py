@@ -437,3 +437,65 @@ def test_best_path_for_each_client(pair, kind):
     holds("198.19.0.12")
     two.send(raw_update(withdrawn=prefixes([prefix])))
     holds(None)
+
+
+CONDITIONAL = """
+[policy.prefix-set.switch]
+prefixes = ["10.0.0.0/16"]
+[policy.prefix-set.half]
+prefixes = ["10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16", "10.4.0.0/16", "10.5.0.0/16"]
+[[policy.definition.backup.statement]]
+conditions.routes-exist = "switch"
+conditions.match-prefix-set = "half"
+actions.policy-result = "reject"
+[[policy.definition.backup.statement]]
+actions.policy-result = "accept"
+"""
+
+
+@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+def test_conditions_and_an_own_default_route_beside_several_paths(pair, kind):
+    """A route comes and goes, by which half of the prefixes is withheld with all of their paths, and the receiver gets a default
+    route of its own in place of all paths of the table's. So it is after each of random histories, and for a new session."""
+    export = 'export = ["backup"]\ndefault-originate = { routes-exist = "switch" }'
+    ours, receiver = start(pair, kind, more=CONDITIONAL, export=export)
+    history = History(pair.a, f"conditional {kind}")
+    switch, half, default = PREFIXES[0], PREFIXES[1:6], "0.0.0.0/0"
+
+    def expected():
+        table = history.expected()
+        if switch in table:
+            table = {prefix: hops for prefix, hops in table.items() if prefix not in half}
+            table[default] = [Pair.A4]
+        return table
+
+    def same():
+        wait_for("the receiver has exactly the paths", lambda: receiver.paths() == expected(), 60, 0.3)
+        wait_for("so has the view", lambda: viewed(ours)[0] == expected(), 30, 0.3)
+
+    first, second, *_ = SOURCES
+    for prefix in (*half, default):
+        for source in (first, second):
+            history.announce(source, prefix)
+    same()
+    for turn in range(3):
+        # The last route of the switch goes, and the first comes: everything else stays as it is.
+        for change in (history.announce, history.withdraw, history.announce):
+            change(first, switch)
+            for source in SOURCES if change == history.withdraw else ():
+                history.withdraw(source, switch)
+            same()
+        assert viewed(ours)[1][default] == [1]
+        history.go_on(40)
+        same()
+        (history.withdraw if turn == 1 else history.announce)(second, default)
+        history.go_on(40)
+        same()
+    ours.text("clear", "bgp", "neighbor", Pair.B4)
+    wait_for("the session is back", lambda: ours.established(Pair.B4), 60)
+    same()
+    # By reload, while the session lasts.
+    assert "reset" not in reload(ours, router('add-path = { send = "all" }'))
+    wait_for("the table alone", lambda: receiver.paths() == history.expected(), 60, 0.3)
+    reload(ours, router('add-path = { send = "all" }', CONDITIONAL, export))
+    same()

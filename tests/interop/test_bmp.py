@@ -438,8 +438,9 @@ def test_a_station_has_the_same_tables_of_frr(pair):
                 sender.history(60)
         assert senders[0][0].table == senders[1][0].table
         tables = lambda: [ours.session.table("pre", sender.address).keys() == sender.table.keys() for sender in senders[0]]
-        settled(lambda: _empty(differences()), 20)
+        # Before either has read the UPDATEs, both have the same tables, too.
         wait_for("the tables are the neighbours'", lambda: all(tables()))
+        settled(lambda: _empty(differences()))
         assert ours.session.table("post", FIRST) != ours.session.table("pre", FIRST)
     ups = [{address: (up["received"], up["ports"][0], up["local"]) for address, up in s.session.up.items()} for s in (ours, theirs)]
     assert ups[0] == ups[1]

@@ -2,7 +2,10 @@
 dataplanes have what they had."""
 
 import json
+import socket
 import subprocess
+import threading
+import time
 
 from harness import Bird, Host, Pair, Ribtide, binary, wait_for
 from harness.fpm import Server
@@ -385,3 +388,48 @@ def test_fib_begins_and_ends_and_sessions_begin_again(pair):
         assert "rib" not in {t["name"] for t in router.show("threads")["threads"]}
         feed = has(set())
     assert "nothing has changed" in reload(router, without)
+
+
+def test_fib_that_begins_with_an_address_that_cannot_be_bound_leaves_bgp_running(pair):
+    """BGP begins again with the table, and its addresses are bound before it ends: one that another program has, or that is not of
+    this machine, is refused while every session goes on, and later reloads work. No connection finds the port closed in between."""
+    with_fib, without = Bench.config("kernel = true\n"), Bench.config("").split("[fib]")[0]
+    router, bird = Ribtide(pair.a, without), Bird(pair.b, BIRD)
+    feed = Speaker(pair.a, FEED, 65010)
+    announce(feed, PREFIXES, FEED)
+    wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), 60, alive=[router.process])
+    with pair.a.inside():
+        other = socket.create_server(("127.0.0.1", 1179))
+    def listening(text, *more):
+        return text.replace('listen = ["[::]:179"]', f"listen = {json.dumps(['[::]:179', *more])}")
+    for address, why in (("127.0.0.1:1179", "stop what listens there"), ("192.0.2.1:179", "set bgp.listen to an address of this machine")):
+        for text in (listening(with_fib, address), listening(without, address)):
+            router.config.write_text(text + f'\n[api]\nsocket = "{router.socket}"\n')
+            done = subprocess.run([binary(), "reload", "--socket", router.socket], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and why in done.stderr, done.stderr
+            assert "rib" not in {t["name"] for t in router.show("threads")["threads"]}
+        assert [router.neighbor(peer)["flaps"] for peer in (FEED, Pair.B4)] == [0, 0]
+        assert len(bird.table()) == len(PREFIXES)
+    other.close()
+    stop, refused = threading.Event(), []
+    def knock():
+        while not stop.is_set():
+            try:
+                pair.a.connect("127.0.0.1", 179).close()
+            except ConnectionRefusedError as error:
+                refused.append(error)
+            time.sleep(0.002)
+    knocking = threading.Thread(target=knock)
+    knocking.start()
+    try:
+        assert "settings: bgp.listen, fib" in reload(router, listening(with_fib, "127.0.0.1:1179"))
+    finally:
+        stop.set()
+        knocking.join()
+    assert not refused
+    assert feed.ended() is not None
+    feed = Speaker(pair.a, FEED, 65010)
+    announce(feed, PREFIXES, FEED)
+    wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), 60, alive=[router.process])
+    pair.a.connect("127.0.0.1", 1179).close()
+    router.assert_agrees()

@@ -5,7 +5,7 @@ import struct
 import time
 
 import pytest
-from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Ribtide, wait_for
+from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Ribtide, settled, wait_for
 from harness.peers import LEFT, RIGHT, bird, frr, gobgp, ribtide, wait_count
 from harness.speaker import END_OF_RIB, UPDATE, Speaker, communities, prefixes, update
 from test_graceful_restart import capability, stale, withdrawn
@@ -236,3 +236,77 @@ def test_killed_for_longer(pair, kind):
     assert sorted(b"".join(withdrawn(plain, 2))) == sorted(prefixes(nets))
     with_community = [nlri for attributes, nlri in announced(aware) if STALE_COMMUNITY in attributes]
     assert sorted(b"".join(with_community)) == sorted(prefixes(nets))
+
+
+@pytest.mark.parametrize("kind", ["bird", "gobgp"])
+def test_each_family_has_its_time(pair, kind):
+    """RFC 9494 section 5: routes of IPv4 go with the restart time where IPv6 alone has a time, and stay where IPv4 has one."""
+    base = ribtide(LEFT)
+
+    def config(times):
+        return base.replace("[bgp]\n", f'[bgp]\ngraceful-restart = {{ mode = "restart", long-lived-stale-time = {times} }}\n')
+
+    ours = Ribtide(pair.a, config("{ ipv6-unicast = 600 }"))
+    nets = [f"198.51.{n}.0/24" for n in range(5)]
+    start = other(kind, pair.b, nets)
+    first = start()
+    wait_count(ours, len(nets), 60)
+    assert ours.session(RIGHT.four).get("long_lived_seconds", {}) == {}
+    first.kill()
+    wait_for("they are stale", lambda: (stale(ours, RIGHT.four) or {}).get("paths", {}).get("ipv4") == len(nets), 20, 0.05)
+    assert "long_lived" not in stale(ours, RIGHT.four) or not stale(ours, RIGHT.four)["long_lived"]
+    wait_count(ours, 0, 30)
+    ours.config.write_text(ours.config.read_text().replace("{ ipv6-unicast = 600 }", "{ ipv4-unicast = 70000, ipv6-unicast = 5 }"))
+    assert "reset" in ours.text("reload")
+    # Each family that has a time, with its own.
+    sent = Speaker(pair.a, FEED, FEED_ASN).open
+    head = sent.index(bytes([71, 14, 0, 1, 1]))
+    assert (sent[head + 6:head + 9], sent[head + 9:head + 12], sent[head + 13:head + 16]) == (
+        (70000).to_bytes(3), bytes([0, 2, 1]), (5).to_bytes(3))
+    second = start()
+    wait_count(ours, len(nets), 60)
+    assert ours.session(RIGHT.four)["long_lived_seconds"] == {"ipv4-unicast": 3600}
+    second.kill()
+    wait_for("they are long-lived stale", lambda: (stale(ours, RIGHT.four) or {}).get("long_lived") == ["ipv4-unicast"], 30)
+    assert ours.count() == len(nets)
+
+
+@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+def test_partial_deployment(pair, kind):
+    """An internal neighbour without the capability gets long-lived stale routes with NO_EXPORT and a LOCAL_PREF of 0, and as they
+    were before and after (RFC 9494 section 4.6). Without the setting it gets none."""
+    inside = LEFT._replace(peer_asn=LEFT.asn)
+    text = ribtide(inside, "next-hop-self = true").replace('type = "external"\npeer-asn = 65001', 'type = "internal"\npeer-asn = 65001')
+    assert 'type = "internal"' in text
+    text = text.replace('export = ["reject"]', 'export = ["accept"]')
+    text = text.replace("[bgp]\n", "[bgp]\ngraceful-restart = { long-lived-stale-time = 600, long-lived-partial-deployment = true }\n")
+    ours = Ribtide(pair.a, text)
+    # These two send the capability unless they are told not to.
+    plain_bird = bird(inside.other()).replace("enable extended", "graceful restart off; long lived graceful restart off; enable extended")
+    timers = f" neighbor {LEFT.four} timers connect 1\n"
+    plain_frr = frr(inside.other()).replace(timers, f"{timers} neighbor {LEFT.four} graceful-restart-disable\n")
+    there = {"bird": lambda: Bird(pair.b, plain_bird), "frr": lambda: Frr(pair.b, bgpd=plain_frr),
+             "gobgp": lambda: Gobgp(pair.b, gobgp(inside.other()))}[kind]()
+    nets = ["203.0.0.0/24", "203.0.1.0/24"]
+
+    def seen():
+        table = there.table()
+        names = {"llgrStale": "65535:6", "llgr-stale": "65535:6"}
+        of = lambda route: (route.local_pref, frozenset(names.get(one, one) for one in route.communities))
+        return {of(table[net]) for net in nets if net in table}
+
+    speaker = restarting(pair.a, 3600)
+    speaker.send(routes(2, communities([(65000, 7)])) + END_OF_RIB)
+    fresh, marked = (100, frozenset({"65000:7"})), (0, frozenset({"65000:7", "65535:6", "65535:65281"}))
+    wait_for("it has them", lambda: seen() == {fresh}, 60)
+    speaker.close()
+    def last_choice():
+        assert seen() == {marked}, seen()
+    settled(last_choice, 30)
+    speaker = restarting(pair.a, 3600, again=True)
+    speaker.send(routes(2, communities([(65000, 7)])) + END_OF_RIB)
+    wait_for("they are as before", lambda: seen() == {fresh}, 30)
+    ours.config.write_text(ours.config.read_text().replace(", long-lived-partial-deployment = true", ""))
+    ours.text("reload")
+    speaker.close()
+    wait_for("it has none", lambda: seen() == set(), 30)

@@ -258,6 +258,9 @@ pub struct EgressSettings {
     /// Whether they have long-lived graceful restart, as we have towards them, and may get long-lived stale routes (RFC 9494
     /// section 4.3).
     pub long_lived: bool,
+    /// Internal receivers without it get long-lived stale routes too, with NO_EXPORT and a LOCAL_PREF of 0: the partial
+    /// deployment of RFC 9494 section 4.6. `false` for any others.
+    pub long_lived_partial: bool,
     /// The rule for NEXT_HOP.
     pub next_hop: NextHopRule,
     /// Our link-local address on the link that we share with the receivers: it is sent with our own global IPv6 address, or
@@ -322,6 +325,7 @@ impl EgressSettings {
             max_message: 4096,
             prefix_sid: false,
             long_lived: false,
+            long_lived_partial: false,
             aigp: false,
             role: None,
             next_hop: NextHopRule::Keep,

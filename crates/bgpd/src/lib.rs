@@ -62,7 +62,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{Restarted, Sessions, SessionsBuilder};
+use session::{HandedOverListeners, Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -175,17 +175,23 @@ impl BgpBuilder {
     /// An address cannot be bound, with the system's kind of error, or a CPU cannot be used (`InvalidInput`); the error
     /// names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
-        BgpBuilder::after_shards(bgp, rings, 0)
+        BgpBuilder::after_run(bgp, rings, 0, None)
     }
 
-    /// The same where so many shards existed before, whose numbers are never used again.
+    /// The same after another run in this process: so many shards existed before, whose numbers are never used again, and the run
+    /// may have handed over its listening sockets.
     ///
     /// # Errors
     /// As [`BgpBuilder::new`].
-    pub fn after_shards(bgp: &BgpConfig, rings: &Rings, before: u32) -> io::Result<BgpBuilder> {
+    pub fn after_run(
+        bgp: &BgpConfig,
+        rings: &Rings,
+        before: u32,
+        listeners: Option<HandedOverListeners>,
+    ) -> io::Result<BgpBuilder> {
         let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let placement = Placement::new(&bgp.cpus).map_err(refused)?;
-        let sessions = SessionsBuilder::new(bgp, rings)?;
+        let sessions = SessionsBuilder::new(bgp, rings, listeners)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
             .map(|index| ShardBuilder::new(index, before + u32::from(index), rings, host(bgp.shards)))

@@ -63,7 +63,7 @@ impl Bgp {
         Ok(false)
     }
 
-    /// How many shards ever existed, for [`BgpBuilder::after_shards`](super::BgpBuilder::after_shards). Waits for a resize.
+    /// How many shards ever existed, for [`BgpBuilder::after_run`](super::BgpBuilder::after_run). Waits for a resize.
     pub fn shards_ever(&self) -> u32 {
         self.factory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).shards_ever
     }

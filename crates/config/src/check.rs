@@ -769,8 +769,6 @@ impl Checker {
         let add_path = self.add_path(&both, families);
         let best_path_per_client = self.best_path_per_client(&both, route_server_client);
         let default_originate = self.default_originate(&both);
-        let is_conditional = default_originate.is_some() || !export.presence_sets().is_empty();
-        self.conditions_with_several_paths(&both, is_conditional, &add_path, best_path_per_client);
         NeighborSettings {
             enforce_first_as: enforce_first_as
                 .copied()

@@ -1,10 +1,8 @@
 //! `default-originate` of a neighbour: a default route of its own.
 
-use super::add_path::AddPathConfig;
 use super::check::{Both, Checker};
 use super::diagnosis::key;
 use super::or_table::or_table;
-use ribtide_bgp::peer::SentPaths;
 use ribtide_policy::{Named, Policy, PrefixSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,35 +64,5 @@ impl Checker {
                 Some(DefaultOriginateConfig { condition, policy })
             }
         }
-    }
-
-    /// What depends on the presence of routes is computed for best paths alone.
-    pub(super) fn conditions_with_several_paths(
-        &mut self,
-        both: &Both<'_>,
-        is_conditional: bool,
-        add_path: &AddPathConfig,
-        best_path_per_client: bool,
-    ) {
-        if !is_conditional {
-            return;
-        }
-        let with = if add_path.send != SentPaths::default() {
-            ("add-path", both.pick("add-path", |n| &n.add_path, |g| &g.add_path).1)
-        } else if best_path_per_client {
-            let of =
-                both.pick("best-path-per-client", |n| &n.best_path_per_client, |g| &g.best_path_per_client);
-            ("best-path-per-client", of.1)
-        } else {
-            return;
-        };
-        let (name, at) = with;
-        self.problem(
-            &at.key(),
-            format!(
-                "{name} cannot stand beside default-originate, or an export policy with routes-exist or routes-absent; \
-                 remove one of them"
-            ),
-        );
     }
 }

@@ -2,6 +2,8 @@
 
 use super::check::{BgpConfig, Both, Checker};
 use super::diagnosis::{Step, key};
+use super::or_table::or_table;
+use ribtide_prefix::{AfiSafi, ByFamily};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -16,9 +18,11 @@ pub struct GracefulRestartConfig {
     pub restart_time: Option<u16>,
     /// How long its routes are retained, at most.
     pub stale_time: Duration,
-    /// How long routes are retained after that, as long-lived stale ones, in seconds: the neighbour's, at most, and ours at the
-    /// neighbour (RFC 9494). `None`: not at all.
-    pub long_lived_time: Option<u32>,
+    /// How long routes of a family are retained after that, as long-lived stale ones, in seconds: the neighbour's, at most, and
+    /// ours at the neighbour (RFC 9494). 0: not at all; `None`: no family's are, and the capability is not sent.
+    pub long_lived_time: Option<ByFamily<u32>>,
+    /// Whether an internal neighbour without that gets long-lived stale routes too (RFC 9494 section 4.6).
+    pub long_lived_partial: bool,
 }
 
 impl BgpConfig {
@@ -45,6 +49,41 @@ const SELECTION_DEFERRAL_TIME: u32 = 120;
 /// The longest `selection-deferral-time`, an hour.
 const SELECTION_DEFERRAL_TIME_MAX: u32 = 3600;
 
+/// What may be written as `long-lived-stale-time`.
+const EXPECTING: &str = "a number of seconds, or a table of them for each family: { ipv4-unicast = 3600 }";
+
+/// The time of every family, or of each.
+#[derive(Clone, Copy, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum LongLivedTime {
+    Every(i64),
+    Table(LongLivedTable),
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct LongLivedTable {
+    /// Seconds for routes of IPv4 prefixes, as for `long-lived-stale-time`.
+    #[schemars(extend("default" = 0))]
+    ipv4_unicast: Option<i64>,
+    /// Seconds for routes of IPv6 prefixes, as for `long-lived-stale-time`.
+    #[schemars(extend("default" = 0))]
+    ipv6_unicast: Option<i64>,
+}
+
+or_table!(LongLivedTime, visit_i64, i64, Every, EXPECTING);
+
+impl LongLivedTime {
+    /// Of each family the seconds, as they are written.
+    fn each(self) -> ByFamily<i64> {
+        ByFamily::new(|family| match (self, family) {
+            (LongLivedTime::Every(seconds), _) => seconds,
+            (LongLivedTime::Table(table), AfiSafi::Ipv4Unicast) => table.ipv4_unicast.unwrap_or(0),
+            (LongLivedTime::Table(table), AfiSafi::Ipv6Unicast) => table.ipv6_unicast.unwrap_or(0),
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct GracefulRestartTable {
@@ -66,10 +105,14 @@ pub(super) struct GracefulRestartTable {
     #[schemars(extend("default" = STALE_TIME))]
     stale_time: Option<u32>,
     /// Seconds for which routes may stay as a last resort after the restart time (long-lived graceful restart, RFC 9494), 0 to
-    /// 16777215; 0: off. The neighbour's routes: less if it says so. Ours, with `mode = "restart"`: the neighbour is asked to
-    /// keep them for so long. Another value resets the session.
+    /// 16777215; 0: off. Or a table of these for each family: `{ ipv4-unicast = 3600 }`. The neighbour's routes: less if it says
+    /// so. Ours, with `mode = "restart"`: the neighbour is asked to keep them for so long. Another value resets the session.
     #[schemars(extend("default" = 0))]
-    long_lived_stale_time: Option<u32>,
+    long_lived_stale_time: Option<LongLivedTime>,
+    /// Whether internal neighbours and members of the confederation without long-lived graceful restart get long-lived stale
+    /// routes too, with `no-export` and a LOCAL_PREF of 0: the partial deployment of RFC 9494 section 4.6.
+    #[schemars(extend("default" = false))]
+    long_lived_partial_deployment: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, serde::Serialize, JsonSchema)]
@@ -100,8 +143,18 @@ impl Checker {
         let stale_time = tables.iter().find_map(|table| set(table).stale_time).unwrap_or(STALE_TIME);
         let restart_time = tables.iter().find_map(|table| set(table).restart_time).unwrap_or(RESTART_TIME);
         let long_lived_time = tables.iter().find_map(|table| set(table).long_lived_stale_time);
+        let long_lived_time = long_lived_time.filter(|_| mode != Mode::Off).map(|time| {
+            let seconds = time.each();
+            // A time that is out of range is a problem already.
+            ByFamily::new(|family| u32::try_from(seconds[family]).unwrap_or(0))
+        });
+        let is_any = |times: &ByFamily<u32>| times.iter().any(|(_, time)| *time > 0);
         GracefulRestartConfig {
-            long_lived_time: long_lived_time.filter(|time| *time > 0 && mode != Mode::Off),
+            long_lived_time: long_lived_time.filter(is_any),
+            long_lived_partial: tables
+                .iter()
+                .find_map(|table| set(table).long_lived_partial_deployment)
+                .unwrap_or(false),
             helper: mode != Mode::Off,
             restart_time: (mode == Mode::Restart).then_some(restart_time),
             stale_time: Duration::from_secs(stale_time.into()),
@@ -125,10 +178,21 @@ impl Checker {
             RESTART_TIME_MAX.into(),
             ", or mode = \"helper\" to ask for nothing",
         );
-        // 0 is a value of its own.
-        let long_lived = table.long_lived_stale_time.map(|seconds| seconds.max(1));
-        check("long-lived-stale-time", long_lived, LONG_LIVED_TIME_MAX, ", or 0 for none");
         check("selection-deferral-time", table.selection_deferral_time, SELECTION_DEFERRAL_TIME_MAX, "");
+        let Some(long_lived) = table.long_lived_stale_time else { return };
+        let place = [place, &key!["graceful-restart", "long-lived-stale-time"][..]].concat();
+        let message =
+            format!("long-lived-stale-time is in seconds; write 1 to {LONG_LIVED_TIME_MAX}, or 0 for none");
+        let is_wrong = |seconds: i64| !(0..=i64::from(LONG_LIVED_TIME_MAX)).contains(&seconds);
+        match long_lived {
+            LongLivedTime::Every(seconds) if is_wrong(seconds) => self.problem(&place, message),
+            LongLivedTime::Every(_) => {}
+            LongLivedTime::Table(_) => {
+                for (family, _) in long_lived.each().iter().filter(|(_, seconds)| is_wrong(**seconds)) {
+                    self.problem(&[&place, &key![family.name()][..]].concat(), message.clone());
+                }
+            }
+        }
     }
 
     /// The most time for which the selection of routes is deferred after a restart (RFC 4724 section 4.1).
@@ -157,7 +221,13 @@ mod tests {
 
     fn restart(helper: bool, seconds: u64) -> GracefulRestartConfig {
         let stale_time = Duration::from_secs(seconds);
-        GracefulRestartConfig { helper, restart_time: None, stale_time, long_lived_time: None }
+        GracefulRestartConfig {
+            helper,
+            restart_time: None,
+            stale_time,
+            long_lived_time: None,
+            long_lived_partial: false,
+        }
     }
 
     #[test]
@@ -165,10 +235,34 @@ mod tests {
         let time = |seconds: u32| format!("graceful-restart = {{ long-lived-stale-time = {seconds} }}");
         let of = |bgp: &str, group: &str| config(bgp, group, "").map(|config| config.long_lived_time);
         assert_eq!(of("", ""), Ok(None));
-        assert_eq!(of(&time(60), ""), Ok(Some(60)));
+        assert_eq!(of(&time(60), ""), Ok(Some(ByFamily::new(|_| 60))));
         assert_eq!(of(&time(60), &time(0)), Ok(None));
         assert_eq!(of(&time(60), "graceful-restart = { mode = \"off\" }"), Ok(None));
         assert!(of(&time(16_777_216), "").unwrap_err().contains("write 1 to 16777215, or 0 for none"));
+    }
+
+    /// RFC 9494 section 5: the time is configured for each family.
+    #[test]
+    fn long_lived_stale_time_of_each_family_replaces_that_of_a_group() {
+        let times = |table: &str| format!("graceful-restart = {{ long-lived-stale-time = {table} }}");
+        let of =
+            |group: &str, neighbor: &str| config("", group, neighbor).map(|config| config.long_lived_time);
+        let both = "{ ipv4-unicast = 7, ipv6-unicast = 9 }";
+        let expected =
+            |v4, v6| Ok(Some(ByFamily::new(|family| if family == AfiSafi::Ipv4Unicast { v4 } else { v6 })));
+        assert_eq!(of(&times(both), ""), expected(7, 9));
+        assert_eq!(of(&times("5"), &times("{ ipv6-unicast = 9 }")), expected(0, 9));
+        assert_eq!(of(&times(both), &times("5")), expected(5, 5));
+        assert_eq!(of(&times(both), &times("{}")), Ok(None));
+        for (table, expected) in [
+            ("{ ipv4-unicast = 16777216 }", "write 1 to 16777215, or 0 for none"),
+            ("{ ipv6-unicast = -1 }", "write 1 to 16777215, or 0 for none"),
+            ("{ ipv5-unicast = 1 }", "unknown field `ipv5-unicast`"),
+            ("\"long\"", "a number of seconds, or a table of them for each family"),
+        ] {
+            let message = of(&times(table), "").unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{ApiServer, ListenError, Reload, RouterState, resized};
 use ribtide_bfdd::Changes;
 use ribtide_bgpd::resize::{NotResized, Resized};
-use ribtide_bgpd::session::Neighbors;
+use ribtide_bgpd::session::{HandedOverListeners, Neighbors};
 use ribtide_bgpd::{Bgp, BgpBuilder, NotChanged, check_cpus, decision_options};
 use ribtide_config::{
     self as config, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VrfSetup,
@@ -202,8 +202,9 @@ impl Reloader {
         let bound = self
             .begin_fib(&new, &vrfs)
             .and_then(|()| self.add_dataplanes(&mut dataplanes, &new, &vrfs))
-            .and_then(|()| self.bind(&new));
-        let (mut builder, bfd) = match bound {
+            .and_then(|()| self.bind(&new))
+            .and_then(|bound| Ok((bound, self.hand_over(fib_begins || fib_ends, &former, &new)?)));
+        let ((mut builder, bfd), listeners) = match bound {
             Ok(bound) => bound,
             Err(e) => {
                 // What ran before most likely runs again; the first error counts.
@@ -227,9 +228,8 @@ impl Reloader {
         } else if fib_begins {
             fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
         }
-        if let (true, Some(_), Some(bgp)) = (begins_again, &former.bgp, &new.bgp) {
-            // Its addresses are free only now.
-            builder = Some(self.bgp_builder(bgp)?);
+        if let (Some(_), Some(bgp)) = (&listeners, &new.bgp) {
+            builder = Some(self.bgp_builder(bgp, listeners)?);
         }
         if let (Some(builder), Some(bgp)) = (builder, &new.bgp) {
             let begun = bgp::begin(router, builder, &new, bgp, &self.run_state, &self.stop);
@@ -419,19 +419,47 @@ impl Reloader {
         Ok(())
     }
 
-    /// Binds the addresses of a BGP that begins.
-    fn bgp_builder(&self, bgp: &BgpConfig) -> Result<BgpBuilder, NotReloaded> {
+    /// Binds the addresses of a BGP that begins, unless a former one has handed over its sockets.
+    fn bgp_builder(
+        &self,
+        bgp: &BgpConfig,
+        listeners: Option<HandedOverListeners>,
+    ) -> Result<BgpBuilder, NotReloaded> {
         let before = self.shards_before.load(Relaxed);
-        let builder = BgpBuilder::after_shards(bgp, &self.router.rings, before);
+        let builder = BgpBuilder::after_run(bgp, &self.router.rings, before, listeners);
         builder.map_err(|e| NotReloaded::Bgp(NotBegun::from(e)))
+    }
+
+    /// Where BGP `begins_again`: has the one that runs bind the addresses of the next one, and takes its sockets. So an address
+    /// that cannot be bound is refused while BGP runs, and no address is unbound in between.
+    fn hand_over(
+        &self,
+        begins_again: bool,
+        former: &Config,
+        new: &Config,
+    ) -> Result<Option<HandedOverListeners>, NotReloaded> {
+        let running = self.router.bgp.get().filter(|_| begins_again);
+        let Some((running, bgp)) = running.zip(new.bgp.clone()) else { return Ok(None) };
+        let handed = running.sessions.wait(move |sessions| sessions.hand_over_listeners(&bgp));
+        let handed = handed.map_err(NotBegun::from).and_then(|handed| Ok(handed.map_err(io::Error::other)?));
+        if handed.is_err() {
+            // They were in force a moment ago.
+            let _ = self.bind_others(former);
+        }
+        handed.map(Some).map_err(NotReloaded::Bgp)
     }
 
     /// Binds the addresses of a BGP that begins, of the API and of BFD.
     fn bind(&self, new: &Config) -> Result<(Option<BgpBuilder>, Changes), NotReloaded> {
         let builder = match &new.bgp {
-            Some(bgp) if self.router.bgp.get().is_none() => Some(self.bgp_builder(bgp)?),
+            Some(bgp) if self.router.bgp.get().is_none() => Some(self.bgp_builder(bgp, None)?),
             _ => None,
         };
+        Ok((builder, self.bind_others(new)?))
+    }
+
+    /// Binds the addresses of the API and of BFD.
+    fn bind_others(&self, new: &Config) -> Result<Changes, NotReloaded> {
         if let Some(api) = self.api.get().and_then(Weak::upgrade) {
             api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
         }
@@ -441,7 +469,7 @@ impl Reloader {
             bfd.set_interfaces(&interfaces);
             Ok(changes)
         });
-        Ok((builder, changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?))
+        changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)
     }
 
     /// Applies `[rpki]`. Returns whether anything changed.

@@ -91,14 +91,38 @@ fn chain() -> impl Strategy<Value = Vec<(AnyPrefix, RouteSet)>> {
     })
 }
 
+/// A circle of routes, each by a gateway inside the next, and less specific routes that cover some of the gateways: a query
+/// that the circle blocks may find one of these. A route of the circle may have a next hop beside it.
+fn circle() -> impl Strategy<Value = Vec<(AnyPrefix, RouteSet)>> {
+    let supports = prop::collection::btree_map(0..4usize, (address(), 0..3u32), 1..3);
+    let beside = prop::collection::btree_map(0..4usize, hop(), 0..2);
+    (prop_oneof![3 => Just(0usize), 1 => 2..5usize], supports, beside).prop_map(
+        |(length, supports, beside)| {
+            let inside = |n: usize| gw(&format!("{}.1.0.1", 60 + (n + 1) % length));
+            let at = |n: usize| {
+                let hops: Vec<ReceivedHop> = [inside(n)].into_iter().chain(beside.get(&n).cloned()).collect();
+                (pfx(&format!("{}.1.0.0/16", 60 + n)), set(Protocol::BgpExternal, &hops))
+            };
+            let cover = |(n, (gateway, metric)): (usize, (&'static str, u32))| {
+                (
+                    pfx(&format!("{}.0.0.0/8", 60 + n)),
+                    RouteSet { metric, ..set(Protocol::BgpInternal, &[gw(gateway)]) },
+                )
+            };
+            let covers = supports.into_iter().filter(|(n, _)| *n < length).map(cover);
+            (0..length).map(at).chain(covers).collect()
+        },
+    )
+}
+
 fn facts() -> impl Strategy<Value = Facts> {
     let prefix = prop::sample::select(&PREFIXES[..]).prop_map(pfx);
     let routes = prop::collection::vec((prefix, route_set()), 1..16);
     let up = || prop::bool::weighted(0.7);
     let down = prop::collection::btree_set((address(), prop::option::of(1..3u32)), 0..2);
-    (routes, chain(), up(), up(), down).prop_map(|(routes, chain, first, second, down)| {
+    (routes, chain(), circle(), up(), up(), down).prop_map(|(routes, chain, circle, first, second, down)| {
         let mut facts = Facts::default();
-        for (prefix, set) in routes.into_iter().chain(chain) {
+        for (prefix, set) in routes.into_iter().chain(chain).chain(circle) {
             facts.announce(prefix, set);
         }
         for (index, up, address) in [(1, first, "10.0.1.1/24"), (2, second, "10.0.2.1/24")] {

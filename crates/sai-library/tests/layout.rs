@@ -149,3 +149,15 @@ fn committed_figures_are_those_of_the_headers() {
     let committed: Vec<&str> = LAYOUT.lines().filter(|line| !line.starts_with('#')).collect();
     assert_eq!(printed.lines().collect::<Vec<_>>(), committed);
 }
+
+/// `SAI_WRITE=1` writes them.
+#[test]
+fn files_of_the_library_are_those_of_the_table() {
+    for (path, text) in support::generated() {
+        if std::env::var_os("SAI_WRITE").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(committed == text, "{} is not that of the table: SAI_WRITE=1 writes it", path.display());
+    }
+}

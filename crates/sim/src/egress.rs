@@ -313,9 +313,9 @@ fn adj_rib_out<F: BgpFamily>(
     prefix: Prefix<F>,
 ) -> Vec<AdvertisedPath> {
     if prefix.len() == 0
-        && let Some(form) = worker.own_default::<F>(peer)
+        && let Some(own) = worker.own_default::<F>(peer)
     {
-        return vec![AdvertisedPath { id: None, form }];
+        return vec![own];
     }
     let of = |shard: &&Shard| Some((shard.advertised(prefix)?, shard.ranked_of(prefix)));
     let Some((view, ranked)) = shards.iter().find_map(of) else { return Vec::new() };

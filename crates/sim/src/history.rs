@@ -276,13 +276,11 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     let add_path = SentPaths(ByFamily::new(|_| rng.maybe(3, selection)));
     let add_path = if kind.is_local() { SentPaths::default() } else { add_path.within(families) };
     let own_best = kind == RouteServerClient && rng.one_in(3);
-    // Neither of them with another choice of paths.
-    let several = own_best || add_path != SentPaths::default() || kind.is_local();
-    let export = match !several && rng.one_in(4) {
+    let export = match !kind.is_local() && rng.one_in(4) {
         true => conditional(rng.one_in(3), rng.one_in(2)),
         false => policy(rng, kind.is_external()),
     };
-    let default_originate = (!several && rng.one_in(4)).then(|| {
+    let default_originate = (!kind.is_local() && rng.one_in(4)).then(|| {
         let attrs = |family| {
             let with = originated(Origin::Igp, family);
             AttrSet::new(&with.bytes(), with.next_hop)
@@ -296,7 +294,7 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
     });
     let path_ids = if kind.is_local() { FamilySet::NONE } else { path_ids(rng) };
     let long_lived = !kind.is_local() && rng.one_in(2);
-    PeerInfo {
+    let mut info = PeerInfo {
         id: PeerId(n as u32),
         session: 0,
         address,
@@ -320,7 +318,9 @@ fn peer(rng: &mut Rng, n: usize) -> PeerInfo {
             client: own_best.then_some(PeerId(n as u32)),
             ..EgressSettings::new(kind, LOCAL_ASN, ROUTER_ID, families, export)
         },
-    }
+    };
+    info.egress.long_lived_partial = !info.egress.long_lived && kind.is_inside() && n % 2 == 1;
+    info
 }
 
 /// The number of the source of peers' own default routes.

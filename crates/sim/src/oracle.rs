@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Communities of RFC 9494.
 const LLGR_STALE: u32 = 0xffff_0006;
+const NO_EXPORT: u32 = 0xffff_ff01;
+const NO_EXPORT_SUBCONFED: u32 = 0xffff_ff03;
 const NO_LLGR: u32 = 0xffff_0007;
 
 /// A path that a peer advertised.
@@ -530,16 +532,17 @@ impl Oracle {
         self.peers[path.peer].long_lived && path.with.communities.contains(&LLGR_STALE)
     }
 
-    /// RFC 4271 section 9.2, RFC 4456 section 6, RFC 1997, RFC 9494 section 4.3.
+    /// RFC 4271 section 9.2, RFC 4456 section 6, RFC 1997, RFC 9494 sections 4.3 and 4.6.
     fn may_send(&self, path: &Learned, to: usize) -> bool {
-        if self.is_least_preferred(path) && !self.peers[to].egress.long_lived {
+        let egress = &self.peers[to].egress;
+        if self.is_least_preferred(path) && !egress.long_lived && !egress.long_lived_partial {
             return false;
         }
         let (from, to_kind) = (self.peers[path.peer].kind, self.peers[to].kind);
         let reflected = from == PeerKind::Client || to_kind == PeerKind::Client;
         let internal_to_internal = from.is_internal() && to_kind.is_internal();
-        let no_export =
-            path.with.communities.contains(&0xffff_ff01) || path.with.communities.contains(&0xffff_ff03);
+        let no_export = path.with.communities.contains(&NO_EXPORT)
+            || path.with.communities.contains(&NO_EXPORT_SUBCONFED);
         let no_advertise = path.with.communities.contains(&0xffff_ff02);
         // RFC 7947 section 2.2.4.
         let transparent = is_transparent(from, to_kind);
@@ -584,6 +587,14 @@ impl Oracle {
             if from.kind.is_internal() {
                 with.originator.get_or_insert(from.router_id);
                 with.clusters.insert(0, CLUSTER_ID);
+            }
+        }
+        // RFC 9494 section 4.6.
+        if to.egress.long_lived_partial && from.long_lived && with.communities.contains(&LLGR_STALE) {
+            with.local_pref = Some(0);
+            if !with.communities.iter().any(|community| [NO_EXPORT, NO_EXPORT_SUBCONFED].contains(community))
+            {
+                with.communities.push(NO_EXPORT);
             }
         }
         // No other peer reaches an address that is valid on our link alone.

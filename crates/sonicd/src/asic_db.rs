@@ -17,10 +17,9 @@ use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, text};
+use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Sai, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::{Connection, LowPriorityPace, Reply, TableError, passed_over, server_returns};
-use ribtide_vswitch::VirtualSwitch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::thread::JoinHandle;
@@ -54,9 +53,9 @@ pub(super) enum AsicDb {
 impl AsicDb {
     /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` bounds the
     /// write-behind queue.
-    pub(super) fn open(
+    pub(super) fn open<C: Sai>(
         (persistence, lag): (Persistence, Lag),
-        syncd: &mut Syncd<VirtualSwitch>,
+        syncd: &mut Syncd<C>,
         warm: bool,
         daemon: &Daemon,
     ) -> Result<AsicDb, Error> {
@@ -301,7 +300,7 @@ impl Rows {
     }
 
     /// Restores the switch from ASIC_DB after a restart of syncd alone.
-    fn recreate(&mut self, syncd: &mut Syncd<VirtualSwitch>) -> Result<(), Error> {
+    fn recreate<C: Sai>(&mut self, syncd: &mut Syncd<C>) -> Result<(), Error> {
         let hidden = self.connection.query(&["HGETALL", HIDDEN])?.into_pairs();
         let hidden: Vec<Attr> = hidden.iter().filter_map(|(name, value)| Attr::read(name, value)).collect();
         let mut rows: Vec<(ObjectType, ObjectId, Attrs)> = Vec::new();

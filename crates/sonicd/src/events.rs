@@ -40,11 +40,15 @@ pub fn log_fpmsyncd(events: &mut Vec<FpmEvent>) {
             FpmEvent::Object(id, reason) => {
                 tracing::warn!(target: target::FPMSYNCD, nexthop = id, %reason, "the next-hop object is not in APPL_DB");
             }
+            FpmEvent::LocalSid(sid, reason) => {
+                tracing::warn!(target: target::FPMSYNCD, %sid, %reason, "the local SID is not in APPL_DB");
+            }
             FpmEvent::Malformed(what) => tracing::warn!(target: target::FPMSYNCD, "{what}"),
-            FpmEvent::Swept { routes, groups } => tracing::info!(
+            FpmEvent::Swept { routes, groups, vpn_rows } => tracing::info!(
                 target: target::FPMSYNCD,
                 routes,
                 groups,
+                vpn_rows,
                 "routes and next-hop groups that were not announced again are deleted"
             ),
         }

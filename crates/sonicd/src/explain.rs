@@ -47,7 +47,7 @@ pub(super) struct ExplainQuery {
 
 /// The reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct ExplainReply {
+pub struct ExplainReply {
     stage: ExplainStage,
     /// orchagent: the virtual router of the VRF.
     router: Option<u64>,
@@ -128,7 +128,7 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
         messages.push("its interface is none of the switch's, so it has no row".into());
     }
     let how = match state.waiting {
-        Some(Waiting::Object(_) | Waiting::Turn) => StageState::Waiting,
+        Some(Waiting::Object(_) | Waiting::Interface(_) | Waiting::Turn) => StageState::Waiting,
         // orchagent has the details.
         Some(Waiting::Answer { .. }) | None => StageState::Passed,
     };

@@ -19,9 +19,10 @@ use super::reconcile::mirror::{Found, Mirror};
 use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::{APART, TransportCheck};
+use super::vpn_tables::VpnTables;
 use super::warm::Replay;
 use super::{Daemon, Error, LogOptions, PrivilegeOptions, events, explain, health, queues, row_query};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
 use ribtide_runtime::clock::Clock;
@@ -35,8 +36,8 @@ use ribtide_runtime::wake_up::WakeUp;
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_settings::{Persistence, RequestedSettings};
 use ribtide_swss::fpmsyncd::{
-    FoundRow, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, ProducerRow, Protocols, Resend, ResendKind,
-    RowCursor, RowName,
+    AsSonic, FoundRow, FpmConfig, FpmOut, Fpmsyncd, LISTENING_MS, ProducerRow, Protocols, Resend, ResendKind,
+    RowCursor, TableKey,
 };
 use ribtide_swss::row::{
     LabelRouteRow, MalformedResponses, NextHopGroupRow, ResponseKind, ResponseReader, RouteRow,
@@ -99,6 +100,11 @@ pub struct Options {
     /// needs ribtide's orchagent
     #[arg(long)]
     pub stable_table: bool,
+    /// Where to do as SONiC's fpmsyncd although that is a fault. weights: of next hops in a route, one less than zebra has, and at
+    /// least 1; main-table: routes of an unpatched FRR, in the kernel's tables 253 to 255, are dropped; mpls-push: IP routes that
+    /// push labels are dropped; next-hop-change: a single next-hop object never changes
+    #[arg(long, value_name = "WHAT,...", value_enum, value_delimiter = ',')]
+    pub as_sonic: Vec<Fault>,
     /// When APPL_DB is written, if routes go over ZeroMQ. SONiC's fpmsyncd always uses `behind`
     #[arg(long, value_name = "WHEN")]
     pub appl_db: Option<Persistence>,
@@ -123,6 +129,38 @@ pub struct Options {
     /// What it may do
     #[command(flatten)]
     pub privileges: PrivilegeOptions,
+}
+
+/// A fault of SONiC's fpmsyncd ([`AsSonic`]).
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// [`AsSonic::weights`]
+    Weights,
+    /// [`AsSonic::main_table`]
+    MainTable,
+    /// [`AsSonic::mpls_push`]
+    MplsPush,
+    /// [`AsSonic::next_hop_change`]
+    NextHopChange,
+    /// Each of them
+    All,
+}
+
+fn as_sonic(faults: &[Fault]) -> AsSonic {
+    let has = |fault| faults.contains(&fault) || faults.contains(&Fault::All);
+    AsSonic {
+        weights: has(Fault::Weights),
+        main_table: has(Fault::MainTable),
+        mpls_push: has(Fault::MplsPush),
+        next_hop_change: has(Fault::NextHopChange),
+    }
+}
+
+/// The names of these faults, for the list of settings.
+fn names(faults: &[Fault]) -> String {
+    let names = faults.iter().filter_map(|fault| Some(fault.to_possible_value()?.get_name().to_owned()));
+    let names: Vec<String> = names.collect();
+    if names.is_empty() { "none".into() } else { names.join(",") }
 }
 
 /// Runs for ever.
@@ -171,13 +209,17 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     // Through Redis it is the thread that writes which knows how long that takes.
     let flush = flush.filter(|_| matches!(routes, Routes::Zmq(_)));
     let quiet_ms = options.quiet.saturating_mul(1000);
-    let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), ..FpmConfig::default() };
+    let faults = names(&options.as_sonic);
+    settings.note("--as-sonic", &faults, &faults, "");
+    let as_sonic = as_sonic(&options.as_sonic);
+    let config = FpmConfig { suppress, quiet_ms, protocols: protocols(), as_sonic, ..FpmConfig::default() };
     let mut stage = Stage {
         machine: Fpmsyncd::new(config),
         out: FpmOut::default(),
         routes,
         labels,
         groups: ProducerStateTable::open(&daemon.databases, Pipeline::default(), stop)?,
+        vpn_tables: VpnTables::new(daemon),
         flush_timer: FlushTimer::new(options.flush, Instant::now()),
         choke_threshold: choke_threshold(options.flush),
         settings,
@@ -317,6 +359,7 @@ pub(super) struct Stage {
     routes: Routes<RouteRow>,
     labels: Routes<LabelRouteRow>,
     groups: ProducerStateTable<NextHopGroupRow>,
+    vpn_tables: VpnTables,
     flush_timer: FlushTimer,
     /// Changed rows at which reading stops, if they cannot be written.
     choke_threshold: usize,
@@ -465,7 +508,7 @@ impl Stage {
         self.groups.rows(|key, row, queued| machine.known_group(&key, row, queued))?;
         self.routes.rows(|key, row, queued| machine.known_route(key, &row, queued))?;
         self.labels.rows(|key, row, _| machine.known_label(key, row))?;
-        Ok(())
+        self.vpn_tables.rows(|key, row| machine.known_vpn_row(key, row))
     }
 
     fn fpm(&mut self, event: FpmEvent) -> Result<(), Error> {
@@ -659,14 +702,9 @@ impl Stage {
 
     fn carry_out(&mut self) -> Result<(), Error> {
         events::log_fpmsyncd(&mut self.out.events);
-        if !self.out.offloads.is_empty() || !self.out.label_offloads.is_empty() || self.out.in_chip.is_some()
-        {
+        if self.out.has_replies() {
             let mut bytes = Vec::new();
-            if let Some(in_chip) = self.out.in_chip.take() {
-                fpm::write_start_of_replies(&mut bytes, in_chip);
-            }
-            self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
-            self.out.label_offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
+            self.out.write_replies(&mut bytes);
             if self.replies.as_ref().is_some_and(|replies| replies.send(bytes).is_err()) {
                 // The client did not read, or is gone; the server reports it, too.
                 self.replies = None;
@@ -687,7 +725,7 @@ impl Stage {
 
     /// Whether changes would leave this process. Removed groups are deleted before they may return.
     fn has_room(&self) -> bool {
-        self.routes.has_room() && self.labels.has_room() && self.out.old_groups.is_empty()
+        self.routes.has_room() && self.labels.has_room() && !self.has_old_rows()
     }
 
     /// Whether the backlog of orchagent, over ZeroMQ or in Redis, must stop the routing daemon.
@@ -775,18 +813,24 @@ impl Stage {
         self.write()
     }
 
-    /// Deletes groups without a row, after these rows are in APPL_DB: the deletion of a group
+    /// Whether groups, or rows that routes name, are still to be deleted.
+    fn has_old_rows(&self) -> bool {
+        !self.out.old_groups.is_empty() || !self.out.old_vpn_rows.is_empty()
+    }
+
+    /// Deletes groups without a row, and what else routes name, after these rows are in APPL_DB: the deletion of a group
     /// deletes its routes.
     fn delete_groups(&mut self) -> Result<(), Error> {
-        if !self.out.old_groups.is_empty() && self.routes.is_written()? {
+        if self.has_old_rows() && self.routes.is_written()? {
             write(&mut self.groups, &mut self.out.old_groups)?;
+            self.vpn_tables.write(&mut self.out.old_vpn_rows)?;
         }
         Ok(())
     }
 
     /// The same at once, whatever the backlog of orchagent.
     fn settle(&mut self) -> Result<(), Error> {
-        if !self.out.old_groups.is_empty() {
+        if self.has_old_rows() {
             self.routes.settle()?;
         }
         self.delete_groups()
@@ -800,6 +844,7 @@ impl Stage {
     fn probe(&mut self) -> Result<(), Error> {
         if self.returned.take() == Ok(true) {
             self.groups.probe()?;
+            self.vpn_tables.probe()?;
             return self.write();
         }
         if self.probed.elapsed() < self.probe_interval() {
@@ -838,6 +883,7 @@ impl Stage {
         loop {
             let (begin, routes) = (Instant::now(), self.out.routes.len() + self.out.queries.len());
             write(&mut self.groups, &mut self.out.groups)?;
+            self.vpn_tables.write(&mut self.out.vpn_rows)?;
             self.routes.write(&mut self.out.routes)?;
             self.routes.request_responses(&mut self.out.queries)?;
             self.labels.write(&mut self.out.labels)?;
@@ -846,7 +892,8 @@ impl Stage {
                 timer.add(routes, begin);
             }
             self.flush_timer.restart(Instant::now());
-            let generation = self.routes.generation() + self.labels.generation() + self.groups.generation();
+            let tables = self.groups.generation() + self.vpn_tables.generation();
+            let generation = self.routes.generation() + self.labels.generation() + tables;
             if generation == self.generation {
                 return Ok(());
             }
@@ -854,8 +901,10 @@ impl Stage {
             tracing::warn!(target: target::FPMSYNCD, "writing every row again, since Redis may have lost some");
             // Surplus groups are found below.
             self.out.old_groups.clear();
+            self.out.old_vpn_rows.clear();
             self.machine.write_again(&mut self.out);
             write(&mut self.groups, &mut self.out.groups)?;
+            self.vpn_tables.write(&mut self.out.vpn_rows)?;
             self.routes.write(&mut self.out.routes)?;
             self.routes.request_responses(&mut self.out.queries)?;
             let (mut again, mut more) = (self.machine.resend_all(), true);
@@ -869,6 +918,7 @@ impl Stage {
             self.routes.rows(|key, _, _| machine.delete_surplus_route(key, out))?;
             self.labels.rows(|key, _, _| machine.delete_surplus_label(key, out))?;
             self.groups.rows(|key, _, _| machine.delete_surplus_group(key, out))?;
+            self.vpn_tables.rows(|key, row| machine.delete_surplus_vpn_row(row.table, key.clone(), out))?;
         }
     }
 }
@@ -882,7 +932,7 @@ impl Mirror for Stage {
         if self.holds() {
             return None;
         }
-        // NEXTHOP_GROUP_TABLE goes through APPL_DB whatever routes do.
+        // NEXTHOP_GROUP_TABLE and the tables of VPNs go through APPL_DB whatever routes do.
         if self.routes.fence().is_none() {
             return Some((self.machine.wanted_groups().map(appl_db::Wanted).collect(), None));
         }
@@ -890,7 +940,7 @@ impl Mirror for Stage {
         Some((rows.into_iter().map(appl_db::Wanted).collect(), next))
     }
 
-    fn watch(&mut self, keys: &mut Vec<RowName>) -> u64 {
+    fn watch(&mut self, keys: &mut Vec<TableKey>) -> u64 {
         self.machine.watch(keys);
         self.fences = (self.routes.fence().unwrap_or(0), self.labels.fence().unwrap_or(0));
         0
@@ -900,7 +950,11 @@ impl Mirror for Stage {
         Ok(self.routes.is_past(self.fences.0) && self.labels.is_past(self.fences.1))
     }
 
-    fn repair(&mut self, found: Vec<(RowName, Found)>, (): ()) -> Result<Vec<(RowName, Difference)>, Error> {
+    fn repair(
+        &mut self,
+        found: Vec<(TableKey, Found)>,
+        (): (),
+    ) -> Result<Vec<(TableKey, Difference)>, Error> {
         let (mut out, mut repaired) = (FpmOut::default(), Vec::new());
         // Over ZeroMQ only the copy in APPL_DB differs.
         let answered = matches!(self.routes, Routes::Redis(_));
@@ -913,6 +967,7 @@ impl Mirror for Stage {
             }
         }
         write(&mut self.groups, &mut out.groups)?;
+        self.vpn_tables.write(&mut out.vpn_rows)?;
         self.routes.keep(&mut out.routes)?;
         self.labels.keep(&mut out.labels)?;
         Ok(repaired)

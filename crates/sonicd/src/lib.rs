@@ -47,9 +47,11 @@ pub mod route_stages;
 mod row_query;
 pub mod settings;
 pub mod syncd;
+pub mod syncd_chip;
 mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
+mod vpn_tables;
 mod warm;
 mod warm_file;
 

@@ -65,6 +65,9 @@ pub fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     });
 }
 
+/// A next hop that is not known.
+pub(super) const UNKNOWN: &str = "an unknown next hop";
+
 /// The state in the chip.
 pub fn chip(forward: Option<&Forward>) -> ExplainStage {
     let Some(forward) = forward else {

@@ -9,18 +9,19 @@ use super::asic_db::AsicDb;
 use super::asic_transport;
 use super::asic_transport_server::AsicTransportServer;
 use super::config_db::{ConfigDb, Switch};
-use super::context_config::ContextFile;
+use super::context_config::{Context, ContextFile};
 use super::health::StallOptions;
 use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
 use super::performance::{Timers, Timing};
 use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
+use super::syncd_chip::{self, SyncdChip};
 use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, query, queues, warm_file};
 use clap::{Args, ValueEnum};
-use ribtide_runtime::call;
+use ribtide_runtime::call::{self, StageHandle};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
@@ -83,6 +84,10 @@ pub struct Options {
     /// The SAI profile; its SAI_VS_INTERFACE_LANE_MAP_FILE is a file with the ports and their lanes
     #[arg(short = 'p', long = "profile", value_name = "FILE")]
     pub profile: Option<PathBuf>,
+    /// A vendor's SAI library in the place of the virtual switch, such as libsai.so: a path, or a name that is
+    /// looked for in the system's folders for libraries. It gets every key of the profile
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["chip", "query_socket"])]
+    pub sai_library: Option<PathBuf>,
     /// Treat the requests of orchagent's start as a complete view (INIT_VIEW, APPLY_VIEW). Always on
     #[arg(short = 'u', long = "useTempView")]
     pub temp_view: bool,
@@ -229,21 +234,44 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         None if options.behind || scripts => Persistence::WriteBehind,
         requested => requested.unwrap_or(Persistence::InLine),
     };
-    let ports = match &options.profile {
+    let requested = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
+    refuse_with_warm_restart(daemon, requested, &["syncd"])?;
+    let warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
+    let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
+    let start = Start { options, daemon: daemon.clone(), config, context, mode, persistence, warm, wanted };
+    match &options.sai_library {
+        Some(path) => run_library(path, start, stop),
+        None => run_virtual_switch(start, stop),
+    }
+}
+
+/// What [`run_until`] knows before the chip.
+struct Start<'a> {
+    options: &'a Options,
+    daemon: Daemon,
+    config: ConfigDb,
+    context: Context,
+    mode: Mode,
+    persistence: Persistence,
+    warm: WarmStart,
+    /// Whether a warm start is requested.
+    wanted: bool,
+}
+
+/// syncd with the virtual switch.
+fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
+    let vids = Box::new(RedisVids::open(&start.daemon)?);
+    let ports = match &start.options.profile {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
-    let requested = RequestedSettings { asic_db: Some(persistence), ..RequestedSettings::default() };
-    refuse_with_warm_restart(daemon, requested, &["syncd"])?;
-    let vids = Box::new(RedisVids::open(daemon)?);
-    let warm = WarmStart::begin(DAEMON, DAEMON, daemon)?;
-    let wanted = options.start_type.map_or(warm.is_warm(), |start| start == StartType::Warm);
-    let kept = match wanted && (persistence == Persistence::Off || AsicDb::has_rows(daemon)?) {
-        true => warm_file::load(&file(options, READ_FILE)?, ports.clone(), vids)?,
-        false => None,
-    };
+    let kept =
+        match start.wanted && (start.persistence == Persistence::Off || AsicDb::has_rows(&start.daemon)?) {
+            true => warm_file::load(&file(start.options, READ_FILE)?, ports.clone(), vids)?,
+            false => None,
+        };
     let resumed = kept.is_some();
-    match (wanted, resumed) {
+    match (start.wanted, resumed) {
         (true, true) => {
             tracing::info!(target: target::SYNCD, "syncd goes on with the switch that an earlier syncd left")
         }
@@ -255,21 +283,66 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let mut syncd = match kept {
         Some(syncd) => syncd,
         None => {
-            let vids = Box::new(RedisVids::open(daemon)?);
+            let vids = Box::new(RedisVids::open(&start.daemon)?);
             Syncd::new(VirtualSwitch::new(ports, Behavior::default()), vids)
         }
     }
-    .validate(options.validation.rules());
+    .validate(start.options.validation.rules());
     syncd
         .chip_mut()
-        .behave(options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+        .behave(start.options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::Configuration)?;
+    serve(start, syncd, resumed, stop, |start, stage, handle| {
+        if let Some(interval) = start.options.reconcile.interval() {
+            let tally = Tally::default();
+            tally.publish(&start.daemon);
+            let log = || RoundLog::new(DAEMON, tally.clone());
+            stage.reconcile = Some(ChipRounds::new(interval, log()));
+            if start.persistence != Persistence::Off {
+                let reader = reconcile::asic_db::reader(start.daemon.connect(Db::Asic)?);
+                reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
+            }
+        }
+        if let Some(path) = &start.options.query_socket {
+            query::start(DAEMON, path, start.options.query_socket_mode, handle, |stage: &mut SyncdStage| {
+                query::Seen { rows: stage.rows(), switch: stage.syncd.chip_mut() }
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// syncd with a vendor's library.
+fn run_library(path: &Path, start: Start<'_>, stop: &Stop) -> Result<(), Error> {
+    if start.wanted {
+        tracing::warn!(target: target::SYNCD, "a warm start with a SAI library is not supported; starting cold");
+    }
+    let profile = start.options.profile.as_deref().map(profile_pairs).transpose()?.unwrap_or_default();
+    let (chip, wake_up) = syncd_chip::library(path, &profile)?;
+    let vids = Box::new(RedisVids::open(&start.daemon)?);
+    let syncd = Syncd::new(chip, vids).validate(start.options.validation.rules());
+    serve(start, syncd, false, stop, |_, stage, _| {
+        stage.chip_wake_up = wake_up;
+        Ok(())
+    })
+}
+
+/// Serves orchagent with a chip, until `stop`. `set_up` adds what only this chip has.
+fn serve<C: SyncdChip>(
+    mut start: Start<'_>,
+    mut syncd: Syncd<C>,
+    resumed: bool,
+    stop: &Stop,
+    set_up: impl FnOnce(&Start<'_>, &mut SyncdStage<C>, StageHandle<SyncdStage<C>>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (options, persistence, mode) = (start.options, start.persistence, start.mode);
+    let daemon = &start.daemon.clone();
     queues::publish(None, daemon)?;
     let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
-    let endpoint = options.zmq_requests.as_deref().or(context.zmq_endpoint.as_deref());
+    let endpoint = options.zmq_requests.as_deref().or(start.context.zmq_endpoint.as_deref());
     let endpoint = asic_transport::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
     let mut settings = Settings::new(daemon);
-    asic_transport::note(mode, &mut config, &mut settings)?;
+    asic_transport::note(mode, &mut start.config, &mut settings)?;
     settings.note("asic-db", persistence, persistence, "");
     settings.note("--write-behind-max", options.lag.write_behind_max, options.lag.write_behind_max, "");
     let validation = format!("{:?}", options.validation).to_lowercase();
@@ -289,37 +362,31 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     }
     options.ignored.note(&mut settings);
     let seconds = options.reconcile.seconds;
-    settings.note("--reconcile-interval", seconds, seconds, "");
+    match &options.sai_library {
+        None => settings.note("--reconcile-interval", seconds, seconds, ""),
+        Some(path) => {
+            let path = path.display().to_string();
+            settings.note("--sai-library", &path, &path, "");
+            let why = "a SAI library is not compared with ASIC_DB";
+            settings.note("--reconcile-interval", seconds, 0, why);
+        }
+    }
     let timers = Timers::start(options.performance, &mut settings, daemon);
     let link = AsicTransportServer::open((mode, &endpoint), persistence, rows, settings, daemon)?;
     let (meter, answer) = (timers.timer("SAI"), timers.timer("ANSWER"));
     if resumed {
-        warm.set_state(State::Reconciled);
+        start.warm.set_state(State::Reconciled);
     }
     let shutdown = Shutdown { requests: listen_for_shutdown(daemon)?, file: file(options, WRITE_FILE)? };
     let mut stage =
         SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
     let (handle, calls) = call::pair("syncd");
-    let explain = |stage: &mut SyncdStage, _: Option<&str>, prefix, router| {
-        explain::syncd(&mut stage.syncd, prefix, router)
+    let explain = |stage: &mut SyncdStage<C>, _: Option<&str>, prefix, router| {
+        C::explain(&mut stage.syncd, prefix, router)
     };
     explain::answer(daemon, handle.clone(), explain)?;
-    if let Some(interval) = options.reconcile.interval() {
-        let tally = Tally::default();
-        tally.publish(daemon);
-        let log = || RoundLog::new(DAEMON, tally.clone());
-        stage.reconcile = Some(ChipRounds::new(interval, log()));
-        if persistence != Persistence::Off {
-            let reader = reconcile::asic_db::reader(daemon.connect(Db::Asic)?);
-            reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
-        }
-    }
-    if let Some(path) = &options.query_socket {
-        query::start(DAEMON, path, options.query_socket_mode, handle, |stage: &mut SyncdStage| {
-            query::Seen { rows: stage.rows(), switch: stage.syncd.chip_mut() }
-        })?;
-    }
+    set_up(&start, &mut stage, handle)?;
     tracing::info!(target: target::SYNCD, "syncd has started");
     stage.run(Some(&calls), stop)
 }
@@ -356,11 +423,17 @@ fn file(options: &Options, key: &str) -> Result<PathBuf, Error> {
     Ok(named.map_or_else(|| KEPT_IN.into(), PathBuf::from))
 }
 
-fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
+/// The pairs of a profile: a file of `KEY=VALUE`.
+fn profile_pairs(profile: &Path) -> Result<Vec<(String, String)>, Error> {
     let text = std::fs::read_to_string(profile);
     let text = text.map_err(|e| Error::Configuration(format!("cannot read {}: {e}", profile.display())))?;
-    let mut pairs = text.lines().filter_map(|line| line.trim().split_once('='));
-    Ok(pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned()))
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.split_once('='));
+    Ok(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
+}
+
+fn profile_value(profile: &Path, key: &str) -> Result<Option<String>, Error> {
+    Ok(profile_pairs(profile)?.into_iter().find(|(name, _)| name == key).map(|(_, value)| value))
 }
 
 /// The ports of the profile of a SONiC virtual switch: a file of `KEY=VALUE`, one of which names a

@@ -7,7 +7,8 @@
 
 use super::reconcile::ChipRounds;
 use super::syncd::Watchdog;
-use super::{Error, events, warm_file};
+use super::syncd_chip::SyncdChip;
+use super::{Error, events};
 use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_prefix::Journal;
@@ -18,6 +19,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
+use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
@@ -72,9 +74,9 @@ pub trait OrchLink: Send {
 }
 
 /// syncd with its transport.
-pub struct SyncdStage {
+pub struct SyncdStage<C: SyncdChip = VirtualSwitch> {
     /// The state machine with its chip.
-    pub syncd: Syncd<VirtualSwitch>,
+    pub syncd: Syncd<C>,
     /// orchagent.
     pub link: Box<dyn OrchLink>,
     /// The meter of routes.
@@ -97,6 +99,8 @@ pub struct SyncdStage {
     pub shutdown: Option<Shutdown>,
     /// The comparison of the chip with what was requested.
     pub reconcile: Option<ChipRounds>,
+    /// Ready when the chip has something to report.
+    pub chip_wake_up: WakeUp,
 }
 
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
@@ -116,7 +120,7 @@ struct AtWork {
     out: SyncdOut,
 }
 
-impl ShrinkToFit for SyncdStage {
+impl<C: SyncdChip> ShrinkToFit for SyncdStage<C> {
     fn shrink_to_fit(&mut self) {
         self.waiting.shrink_to_fit();
         self.at_work.shrink_to_fit();
@@ -127,15 +131,15 @@ impl ShrinkToFit for SyncdStage {
     }
 }
 
-impl SyncdStage {
+impl<C: SyncdChip> SyncdStage<C> {
     /// The stage of `syncd` on its chip, with this transport.
     pub fn new(
-        syncd: Syncd<VirtualSwitch>,
+        syncd: Syncd<C>,
         link: Box<dyn OrchLink>,
         meter: Option<Meter>,
         answer: Option<Meter>,
         rings: &Rings,
-    ) -> SyncdStage {
+    ) -> SyncdStage<C> {
         SyncdStage {
             syncd,
             link,
@@ -149,11 +153,12 @@ impl SyncdStage {
             at_chip: rings.gauge("requests at the chip", Some(AT_WORK)),
             shutdown: None,
             reconcile: None,
+            chip_wake_up: WakeUp::never(),
         }
     }
 
     /// Logs slow requests.
-    pub fn watched(self, watchdog: Watchdog) -> SyncdStage {
+    pub fn watched(self, watchdog: Watchdog) -> SyncdStage<C> {
         SyncdStage { watchdog: Some(watchdog), ..self }
     }
 
@@ -161,10 +166,13 @@ impl SyncdStage {
     ///
     /// # Errors
     /// A sentence for the operator: a database refuses.
-    pub fn run(mut self, calls: Option<&CallQueue<SyncdStage>>, stop: &Stop) -> Result<(), Error> {
+    pub fn run(mut self, calls: Option<&CallQueue<SyncdStage<C>>>, stop: &Stop) -> Result<(), Error> {
         let mut requests = Vec::new();
         let signal = stop.signal();
         while !stop.stopped() {
+            // Taken before the chip is served, so that no later report stays unseen.
+            let _ = self.chip_wake_up.take();
+            self.syncd.chip_mut().serve();
             if let Some(calls) = calls {
                 calls.serve(&mut self);
             }
@@ -216,7 +224,7 @@ impl SyncdStage {
     fn reconcile(&mut self, now: Instant) -> Result<(), Error> {
         let Some(rounds) = &mut self.reconcile else { return Ok(()) };
         let mut out = SyncdOut::default();
-        rounds.step(&mut self.syncd, now, &mut out);
+        C::reconcile(rounds, &mut self.syncd, now, &mut out);
         self.write_rows(out)
     }
 
@@ -326,7 +334,7 @@ impl SyncdStage {
                     "orchagent is describing the switch, so it is not kept; orchagent describes it again",
                 ));
             }
-            warm_file::save(&file, &self.syncd)?;
+            C::save(&self.syncd, &file)?;
             tracing::info!(target: target::SYNCD, file = %file.display(), "the switch goes on without syncd");
         }
         Ok(())
@@ -336,7 +344,7 @@ impl SyncdStage {
     /// thread is idle.
     fn wait(
         &self,
-        calls: Option<&CallQueue<SyncdStage>>,
+        calls: Option<&CallQueue<SyncdStage<C>>>,
         stop: &StopSignal,
         takes: bool,
         until: Option<Instant>,
@@ -353,6 +361,7 @@ impl SyncdStage {
         if let Some(shutdown) = &self.shutdown {
             shutdown.requests.watch(&mut select);
         }
+        self.chip_wake_up.watch(&mut select);
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // The loop checks everything anyway.
         idle::wait(&mut select, left.unwrap_or(Duration::MAX))

@@ -9,12 +9,15 @@
 //!
 //! Where SONiC's fpmsyncd loses routes, this one differs; a comment at each place gives the reason.
 
+mod compatibility;
 mod event;
 pub mod explain;
 mod labels;
 mod objects;
+mod overlay;
 mod protocols;
 mod reconcile;
+mod replies;
 mod resend;
 mod responses;
 mod resync_state;
@@ -22,30 +25,37 @@ mod routes;
 mod rows;
 mod session;
 mod source;
+mod srv6;
 mod stage;
 mod suppression;
 mod table;
 #[cfg(test)]
 mod tests;
+mod vnets;
+mod vpn_rows;
 mod vrf_numbers;
 
-use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow};
+use crate::row::{Change, LabelRouteRow, Name, NextHopGroupRow, RouteRow, VpnChange};
+pub use compatibility::AsSonic;
 pub use event::{Cause, FpmCounters, FpmEvent};
 use labels::Labels;
 use objects::Objects;
 pub use protocols::Protocols;
-pub use reconcile::{FoundRow, ProducerRow, RowCursor, RowName, WantedRow};
+pub use reconcile::{FoundRow, ProducerRow, RowCursor, RowName, TableKey, WantedRow};
+pub use replies::{LabelOffload, Offload, ReplyForm};
 pub use resend::{Resend, ResendKind};
 pub use resync_state::ResyncState;
 use ribtide_prefix::{AnyPrefix, Map, Set};
-use ribtide_wire::fpm::{self, Frame};
-use ribtide_wire::netlink::Content;
+use ribtide_wire::fpm::Frame;
+use ribtide_wire::netlink::{Content, Message};
 pub use routes::MANAGEMENT;
 pub use rows::Rows;
 use session::Session;
 use source::{Sources, Written};
+use srv6::PicContexts;
 use stage::Owed;
 use table::RouteTable;
+use vpn_rows::VpnRows;
 use vrf_numbers::VrfNumbers;
 
 /// The longest time between two reads from a client, in milliseconds. Time beyond it counts as not
@@ -69,6 +79,8 @@ pub struct FpmConfig {
     pub replay_limit_ms: u64,
     /// Names of route protocols.
     pub protocols: Protocols,
+    /// Where it does as SONiC's fpmsyncd does although that is a fault.
+    pub as_sonic: AsSonic,
 }
 
 impl Default for FpmConfig {
@@ -78,53 +90,13 @@ impl Default for FpmConfig {
             quiet_ms: 10_000,
             replay_limit_ms: 120_000,
             protocols: Protocols::default(),
+            as_sonic: AsSonic::default(),
         }
-    }
-}
-
-/// A notification to the routing daemon about a route: it is in the chip, or refused.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Offload {
-    /// The destination.
-    pub prefix: AnyPrefix,
-    /// The table, as the daemon itself numbered it.
-    pub table: u32,
-    /// The protocol.
-    pub protocol: u8,
-    /// Why the chip does not have it; `None` when it has.
-    pub refused: Option<Name>,
-}
-
-impl Offload {
-    /// Appends the FPM frame.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        match &self.refused {
-            None => fpm::write_offload_reply(out, self.prefix, self.table, self.protocol, true),
-            Some(why) => fpm::write_refusal(out, self.prefix, self.table, self.protocol, why),
-        }
-    }
-}
-
-/// A notification to the routing daemon about a label's route: fpmsyncd took it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LabelOffload {
-    /// The label.
-    pub label: u32,
-    /// The table, as the daemon numbered it.
-    pub table: u32,
-    /// The protocol.
-    pub protocol: u8,
-}
-
-impl LabelOffload {
-    /// Appends the FPM frame.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        fpm::write_label_offload_reply(out, self.label, self.table, self.protocol);
     }
 }
 
 /// The outputs of [`Fpmsyncd`]: append-only; the caller carries them out and empties them. Write
-/// `groups`, then `routes`, `queries` and `labels`, then `old_groups`.
+/// `groups` and `vpn_rows`, then `routes`, `queries` and `labels`, then `old_groups` and `old_vpn_rows`.
 #[derive(Default, Debug)]
 pub struct FpmOut {
     /// Groups that routes may name from now on. Filled by [`Fpmsyncd::take`].
@@ -138,10 +110,16 @@ pub struct FpmOut {
     pub labels: Vec<Change<LabelRouteRow>>,
     /// Groups that are gone. Filled by [`Fpmsyncd::take`].
     pub old_groups: Vec<Change<NextHopGroupRow>>,
+    /// Rows of the tables of VPNs, which routes may name from now on. Filled by [`Fpmsyncd::take`].
+    pub vpn_rows: Vec<VpnChange>,
+    /// Rows of these tables that are gone. Filled by [`Fpmsyncd::take`].
+    pub old_vpn_rows: Vec<VpnChange>,
     /// To the routing daemon.
     pub offloads: Vec<Offload>,
     /// To the routing daemon, about labels.
     pub label_offloads: Vec<LabelOffload>,
+    /// Frames of replies that repeat what was announced ([`ReplyForm::Announced`]).
+    pub replies: Vec<u8>,
     /// To the routing daemon, if it is ribtide's: whether it is notified of routes when the chip
     /// has them, or at once.
     pub in_chip: Option<bool>,
@@ -157,8 +135,11 @@ impl FpmOut {
         self.queries.shrink_to_fit();
         self.labels.shrink_to_fit();
         self.old_groups.shrink_to_fit();
+        self.vpn_rows.shrink_to_fit();
+        self.old_vpn_rows.shrink_to_fit();
         self.offloads.shrink_to_fit();
         self.label_offloads.shrink_to_fit();
+        self.replies.shrink_to_fit();
         self.events.shrink_to_fit();
     }
 }
@@ -166,6 +147,8 @@ impl FpmOut {
 /// One VRF's routes.
 struct Vrf {
     name: Option<Name>,
+    /// It is a VNET.
+    is_vnet: bool,
     /// The number that the routing daemon used for it last.
     table: u32,
     routes: RouteTable,
@@ -196,6 +179,8 @@ pub struct Fpmsyncd {
     sources: Sources,
     objects: Objects,
     labels: Labels,
+    pic_contexts: PicContexts,
+    vpn_rows: VpnRows,
     changed: Vec<Changed>,
     owed: Owed,
     /// How many routes wait for an answer.
@@ -205,14 +190,14 @@ pub struct Fpmsyncd {
     /// Reasons that were given in this session: each is given once.
     logged: Set<Cause>,
     /// Rows that a comparison of APPL_DB suspects, and that were not handed over since.
-    watched: Set<RowName>,
+    watched: Set<TableKey>,
     now_ms: u64,
 }
 
 impl Fpmsyncd {
     /// A machine that knows nothing.
     pub fn new(config: FpmConfig) -> Self {
-        let default = Vrf { name: None, table: 0, routes: RouteTable::default() };
+        let default = Vrf { name: None, is_vnet: false, table: 0, routes: RouteTable::default() };
         Fpmsyncd {
             config,
             links: Map::default(),
@@ -222,6 +207,8 @@ impl Fpmsyncd {
             sources: Sources::default(),
             objects: Objects::default(),
             labels: Labels::default(),
+            pic_contexts: PicContexts::default(),
+            vpn_rows: VpnRows::default(),
             changed: Vec::new(),
             owed: Owed::default(),
             awaiting: 0,
@@ -261,9 +248,9 @@ impl Fpmsyncd {
 
     /// Takes in a frame with all its messages.
     pub fn frame(&mut self, frame: &Frame<'_>, out: &mut FpmOut) {
-        for message in frame.messages() {
-            match message {
-                Ok(content) => self.message(&content, out),
+        for message in frame.raw() {
+            match message.and_then(|message| Ok((Content::decode(&message)?, message))) {
+                Ok((content, message)) => self.received(&content, Some(&message), out),
                 Err(e) => {
                     self.counters.malformed += 1;
                     out.events.push(FpmEvent::Malformed(e.to_string()));
@@ -272,15 +259,26 @@ impl Fpmsyncd {
         }
     }
 
-    /// Takes in one message.
+    /// Takes in one message of a caller in the same process.
     pub fn message(&mut self, content: &Content<'_>, out: &mut FpmOut) {
+        self.received(content, None, out);
+    }
+
+    /// Takes in one message, and its bytes if it came over FPM.
+    fn received(&mut self, content: &Content<'_>, message: Option<&Message<'_>>, out: &mut FpmOut) {
         match content {
-            Content::NewRoute(route) => self.new_route(route, out),
+            Content::NewRoute(route) => self.new_route(route, message, out),
             Content::DelRoute(route) => self.del_route(route, out),
-            Content::NewLabelRoute(route) => self.new_label(route, out),
+            Content::NewLabelRoute(route) => self.new_label(route, message, out),
             Content::DelLabelRoute(route) => self.del_label(route, out),
             Content::NewNextHop(object) => self.new_object(object, out),
             Content::DelNextHop(id) => self.del_object(*id),
+            Content::NewVpnRoute(route) => self.new_route(route, message, out),
+            Content::DelVpnRoute(route) => self.del_route(route, out),
+            Content::NewLocalSid(sid) => self.new_local_sid(sid, out),
+            Content::DelLocalSid(sid) => self.del_local_sid(sid),
+            Content::NewPicContext(context) => self.new_pic_context(context, out),
+            Content::DelPicContext(id) => self.del_pic_context(*id),
             Content::Multipart { ack } => self.set_client(*ack, out),
             Content::Done(_) => self.end_of_replay(out),
             _ => self.counters.ignored += 1,
@@ -308,7 +306,11 @@ impl Fpmsyncd {
 
     /// How many rows [`Fpmsyncd::take`] would look at.
     pub fn pending(&self) -> usize {
-        self.changed.len() + self.objects.changed_len() + self.labels.changed_len()
+        self.changed.len()
+            + self.objects.changed_len()
+            + self.labels.changed_len()
+            + self.vpn_rows.changed_len()
+            + self.sources.changed_segments()
     }
 
     /// What was counted since the start.

@@ -19,6 +19,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod via;
+mod vpn;
 
 use std::fmt;
 use std::hash::Hash;
@@ -38,6 +39,9 @@ pub(crate) use route::{pack_prefix, unpack_prefix};
 pub use row_name::RowName;
 pub use state::{DefaultRouteRow, SwitchCapabilityRow};
 pub use via::{Field, Hop, Via};
+pub use vpn::{
+    MySidRow, PicContextRow, SidListRow, VnetRouteRow, VnetTunnelRow, VpnChange, VpnRow, VpnTable,
+};
 
 /// A name that many rows share: an interface, a VRF, a protocol.
 pub type Name = Arc<str>;

@@ -7,8 +7,8 @@
 
 use crate::netlink::numbers::*;
 use crate::netlink::{
-    Content, LabelRoute, Malformed, Message, Messages, NextHop, NextHops, Route, TooLong, messages,
-    write_done, write_multipart, write_next_hop_delete,
+    Content, LabelRoute, Malformed, Message, Messages, NextHop, NextHops, NoReply, Route, TooLong, messages,
+    write_confirmation, write_done, write_echo, write_multipart, write_next_hop_delete, write_rebuilt,
 };
 use ribtide_prefix::AnyPrefix;
 
@@ -117,6 +117,11 @@ fn write_short(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), 
     debug_assert!(written.is_ok());
 }
 
+/// A frame is a multiple of four bytes long; so are all messages but those of others.
+fn pad(out: &mut Vec<u8>, len: usize) {
+    out.resize(out.len() + len.wrapping_neg() % 4, 0);
+}
+
 /// Appends a frame that adds `route` or replaces what its prefix had.
 pub fn write_route(out: &mut Vec<u8>, route: &Route<'_>) -> Result<(), TooLong> {
     write_frame(out, |out| route.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, 0))
@@ -185,6 +190,27 @@ pub fn write_offload_reply(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, pro
     write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
 }
 
+/// Appends the reply of SONiC's `fpmsyncd` to the route of `message` at once, without FIB suppression: the
+/// whole route again, as libnl builds it, or as it came where it has an `encap`sulation.
+///
+/// # Errors
+/// Why there is no reply. Nothing was appended.
+pub fn write_sonic_reply(out: &mut Vec<u8>, message: &Message<'_>, encap: bool) -> Result<(), NoReply> {
+    let mut why = Ok(());
+    let framed = write_frame(out, |out| {
+        why = if encap { write_echo(out, message) } else { write_rebuilt(out, message) };
+        let len = if encap { message.body.len() } else { 0 };
+        pad(out, len);
+        why.map_err(|_| TooLong)
+    });
+    why.and(framed.map_err(NoReply::from))
+}
+
+/// The same to a route that orchagent confirmed.
+pub fn write_sonic_confirmation(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8) {
+    write_short(out, |out| write_confirmation(out, prefix, table, protocol));
+}
+
 /// The same for a refusal, with the reason as a sentence: other clients ignore it, and one longer
 /// than 255 bytes is left out.
 pub fn write_refusal(out: &mut Vec<u8>, prefix: AnyPrefix, table: u32, protocol: u8, why: &str) {
@@ -201,5 +227,7 @@ pub fn write_label_offload_reply(out: &mut Vec<u8>, label: u32, table: u32, prot
     write_short(out, |out| route.write_new(out, NLM_F_CREATE, 0));
 }
 
+#[cfg(test)]
+mod reply_tests;
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,44 @@ PORT = 2620
 #: A server that stands still reads nothing meanwhile.
 SENT = 600
 NEWROUTE, DELROUTE = 24, 25
+AF_MPLS = 28
 OFFLOAD = 0x4000
 
 
 def attribute(kind, value):
     return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def attributes(data):
+    """(number, value) of each attribute."""
+    while len(data) >= 4:
+        size, kind = struct.unpack("=HH", data[:4])
+        yield kind & 0x3fff, data[4:size]
+        data = data[(size + 3) & ~3:]
+
+
+def multipath(data):
+    """(rtnh_hops, interface) of each next hop of a list."""
+    while data:
+        size, _, hops, ifindex = struct.unpack("=HBBI", data[:8])
+        yield hops, ifindex
+        data = data[(size + 3) & ~3:]
+
+
+def multipath_of(hops):
+    """A list of next hops: (interface, attributes) of each."""
+    return attribute(9, b"".join(struct.pack("=HBBI", 8 + len(of), 0, 0, ifindex) + of for ifindex, of in hops))
+
+
+def destination(family, value):
+    """The text of a destination; that of a label as its four bytes."""
+    return str(ipaddress.ip_address(value)) if family != AF_MPLS else ".".join(map(str, value))
+
+
+def key(family, length, value, vrf=""):
+    """The key of a route in ROUTE_TABLE."""
+    bits = "" if length == 8 * len(value) else f"/{length}"
+    return (f"{vrf}:" if vrf else "") + destination(family, value) + bits
 
 
 def labels(stack):
@@ -83,8 +116,8 @@ class Client:
         self.socket.settimeout(SENT)
         self.socket.sendall(data)
 
-    def replies(self, count, timeout=30):
-        """The next replies as (prefix or label, table, protocol, whether offloaded); fewer when no more come in time."""
+    def frames(self, count, timeout=30):
+        """The next frames; fewer when no more come in time."""
         got = []
         self.socket.settimeout(timeout)
         while len(got) < count:
@@ -96,19 +129,26 @@ class Client:
                 assert piece, "fpmsyncd closed the session"
                 self.buffer += piece
             size = struct.unpack("!H", self.buffer[2:4])[0]
-            frame, self.buffer = self.buffer[4:size], self.buffer[size:]
+            got.append(self.buffer[:size])
+            self.buffer = self.buffer[size:]
+        return got
+
+    def replies(self, count, timeout=30):
+        """The next replies as (prefix or label, table, protocol, whether offloaded); fewer when no more come in time."""
+        got = []
+        for frame in self.frames(count, timeout):
+            frame = frame[4:]
             _, kind, flags = struct.unpack("=IHH", frame[:8])
             # zebra takes only what says that it is a request.
             assert kind == NEWROUTE and flags & 1, frame
             family, bits, _, _, table, protocol, _, _, route_flags = struct.unpack("=BBBBBBBBI", frame[16:28])
-            assert frame[30:32] == struct.pack("=H", 1), "the first attribute is the destination"
-            if family == 28:
-                entry, = struct.unpack("!I", frame[32:36])
+            said = dict(attributes(frame[28:]))
+            table = struct.unpack("=I", said[15])[0] if 15 in said else table
+            if family == AF_MPLS:
+                entry, = struct.unpack("!I", said[1])
                 got.append((entry >> 12, table, protocol, bool(route_flags & OFFLOAD)))
-                continue
-            size = 4 if family == 2 else 16
-            address = ipaddress.ip_address(frame[32:32 + size])
-            got.append((f"{address}/{bits}", table, protocol, bool(route_flags & OFFLOAD)))
+            else:
+                got.append((f"{ipaddress.ip_address(said[1])}/{bits}", table, protocol, bool(route_flags & OFFLOAD)))
         return got
 
     def close(self):

@@ -37,7 +37,8 @@ class Session:
         self.over = False
 
     def table(self, view, address=""):
-        return self.tables[view][address]
+        # A copy, which the reader of the connection does not change while one looks.
+        return dict(self.tables[view][address])
 
 
 class Station:

@@ -57,8 +57,7 @@ impl<'a> Member<'a> {
     /// Its own default route, if it is sent one.
     fn own_default<F: BgpFamily>(&self) -> Result<Option<AdvertisedPath>, Refusal> {
         let id = self.id;
-        let form = self.worker.call(move |w| w.own_default::<F>(id))?;
-        Ok(form.map(|form| AdvertisedPath { id: None, form }))
+        Ok(self.worker.call(move |w| w.own_default::<F>(id))?)
     }
 
     /// Its own default route, if it is sent one and BGP has none.
@@ -69,7 +68,7 @@ impl<'a> Member<'a> {
             routes::each(self.router, std::iter::once(prefix), |shard, prefix| shard.advertised(prefix))?;
         Ok(of_bgp.is_empty().then(|| AdvertisedRoute {
             prefix: prefix.to_string(),
-            path_id: None,
+            path_id: own.id,
             sent: Some(sent_path(&own.form)),
             reasons: vec![OWN_DEFAULT.into()],
         }))

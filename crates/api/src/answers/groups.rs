@@ -91,6 +91,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         aigp,
         role,
         long_lived,
+        long_lived_partial,
         next_hop,
         link_local,
         extended_next_hop,
@@ -131,6 +132,10 @@ fn settings(s: &EgressSettings) -> Vec<String> {
     }
     if *long_lived {
         settings.push("long-lived stale routes too".to_owned());
+    }
+    if *long_lived_partial {
+        settings
+            .push("long-lived stale routes with no-export and LOCAL_PREF 0 (RFC 9494 section 4.6)".into());
     }
     settings.extend([
         families.join(" "),
@@ -201,6 +206,7 @@ mod tests {
                 max_message: 65535,
                 prefix_sid: false,
                 long_lived: false,
+                long_lived_partial: false,
                 aigp: false,
                 role: None,
                 default_originate: None,

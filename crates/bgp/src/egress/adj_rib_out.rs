@@ -4,6 +4,7 @@
 //! best paths do before they are packed, and gets its attributes from the code that packs them. What the view says and what
 //! the member is sent have one origin. For a member that takes ranked paths, the selection among these is the packer's too.
 
+use super::conditional_ranked::OWN_DEFAULT_ID;
 use super::offers::{Handles, Offers};
 use super::paths::Path;
 use super::ranked::Selector;
@@ -46,15 +47,18 @@ pub struct Export {
     pub messages: Vec<String>,
 }
 
+/// Why a member gets no path of BGP's default route.
+pub(super) const OWN_DEFAULT: &str = "its own default route is sent in its place (default-originate)";
 /// Why a path that may be sent is not.
 const TOO_LONG: &str = "not sent: its attributes do not fit a message of the session (RFC 8654)";
 
 impl Worker {
     /// The default route that a member is sent in place of any of BGP (`default-originate`), while there is one.
-    pub fn own_default<F: BgpFamily>(&self, peer: PeerId) -> Option<Advertised> {
+    pub fn own_default<F: BgpFamily>(&self, peer: PeerId) -> Option<AdvertisedPath> {
         let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
         let path = conditional::default_path::<F>(settings, &self.peers)?;
-        form(settings, self.peers.get(&path.source)?, &path, Prefix::<F>::default_route())
+        let form = form(settings, self.peers.get(&path.source)?, &path, Prefix::<F>::default_route())?;
+        Some(AdvertisedPath { id: settings.add_path.of(F::ID).map(|_| OWN_DEFAULT_ID), form })
     }
 
     /// What a member is sent of these prefixes and advertised paths, in their order; `None` inside: nothing. `None`
@@ -91,7 +95,7 @@ impl Worker {
 
     /// What a member that takes ranked paths is sent of each changed prefix of `page` with its new paths, by
     /// identifier, in the order of the changes. `None` without a session of the peer in this worker. It says
-    /// nothing about pending changes. O(paths).
+    /// nothing about pending changes, and leaves [`Worker::own_default`] out of account. O(paths).
     pub fn ranked_adj_rib_out<F: BgpFamily>(
         &mut self,
         peer: PeerId,
@@ -145,7 +149,7 @@ impl Worker {
         if prefix.len() == 0
             && let Some(path) = conditional::default_path::<F>(settings, &self.peers)
         {
-            messages.push("its own default route is sent in its place (default-originate)".into());
+            messages.push(OWN_DEFAULT.into());
             return form(settings, self.peers.get(&path.source)?, &path, prefix);
         }
         let source = self.peers.get(&best.source)?;

@@ -11,11 +11,12 @@ use super::export;
 use super::group::{Group, Peers};
 use super::offers::Offers;
 use super::paths::{Handle, Path, Paths};
-use super::pending::{AdvertisedSource, Phase};
+use super::pending::{AdvertisedSource, Key, Phase};
 use crate::message::{Change, DumpRequest, DumpScope, NONE};
-use crate::peer::EgressSettings;
+use crate::peer::{EgressSettings, FamilySet};
 use crate::presence::Presence;
 use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, for_each_bgp_family, per_bgp_family};
+use ribtide_wire::bgp::nlri::PathPrefix;
 use std::sync::Arc;
 
 /// The state of a conditional group.
@@ -154,6 +155,8 @@ impl Group {
     /// The dumps that a transition needs. They are to be requested.
     pub(super) fn transition_requests(&mut self, worker: u32, token: &mut u64) -> Vec<DumpRequest> {
         let families = self.settings.families;
+        let takes_ranked: FamilySet =
+            families.iter().filter(|family| self.settings.takes_ranked(*family)).collect();
         let transition = self.conditional.as_mut().and_then(|conditional| conditional.transition.as_mut());
         let Some(transition) = transition.filter(|transition| transition.dumps.is_none()) else {
             return Vec::new();
@@ -161,7 +164,8 @@ impl Group {
         let mut requests = Vec::new();
         for_each_bgp_family!(F => if families.has(F::ID) {
             *token += 1;
-            requests.push(DumpRequest { worker, token: *token, family: F::ID, scope: transition.scope.clone(), ranked: false });
+            let (scope, ranked) = (transition.scope.clone(), takes_ranked.has(F::ID));
+            requests.push(DumpRequest { worker, token: *token, family: F::ID, scope, ranked });
         });
         transition.dumps = Some(requests.iter().map(|request| (request.token, request.family)).collect());
         requests
@@ -279,12 +283,18 @@ impl Group {
         let settings = former.unwrap_or_else(|| self.settings.clone());
         let handle = default_handle::<F>(&settings, peers, paths);
         if handle != NONE {
-            self.dump_item(token, prefix, handle, paths);
+            match self.settings.add_path.of(F::ID) {
+                Some(_) => {
+                    let key = self.own_default_key::<F, PathPrefix<F>>();
+                    self.dump_item(token, key, handle, paths);
+                }
+                None => self.dump_item(token, prefix, handle, paths),
+            }
             paths.release(handle);
         }
     }
 
-    fn goes_over<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> bool {
+    pub(super) fn goes_over<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> bool {
         let transition = self.conditional.as_mut().and_then(|conditional| conditional.transition.as_mut());
         transition.is_some_and(|transition| transition.goes_over(prefix))
     }
@@ -295,11 +305,11 @@ impl Group {
         transition.is_some_and(|transition| transition.is_former(prefix))
     }
 
-    fn dump_item<F: BgpFamily>(&mut self, token: u64, prefix: Prefix<F>, new: Handle, paths: &mut Paths) {
+    fn dump_item<K: Key>(&mut self, token: u64, key: K, new: Handle, paths: &mut Paths) {
         for cohort in self.cohorts_mut() {
-            let queue = cohort.queue_mut::<Prefix<F>>();
+            let queue = cohort.queue_mut::<K>();
             if queue.phase() == Phase::Dumping(token) {
-                queue.dump_item(prefix, new, paths);
+                queue.dump_item(key, new, paths);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::zone::zone_of;
 use ribtide_prefix::{Afi, AfiSafi};
-use ribtide_wire::bgp::attribute::{Aggregator, Attribute, aigp, code, flags, is_private, number};
+use ribtide_wire::bgp::attribute::{Aggregator, Attribute, Community, aigp, code, flags, is_private, number};
 use ribtide_wire::bgp::role::Role;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
 
@@ -33,7 +33,7 @@ pub(super) fn forbidden(
         return Some("it has the attribute OTC, which a provider, a peer and a route server must not get");
     }
     // RFC 9494 section 4.3.
-    if !settings.long_lived && source.long_lived && attrs.llgr_stale() {
+    if !settings.long_lived && !settings.long_lived_partial && is_long_lived_stale(source, attrs) {
         return Some("it is long-lived stale (LLGR_STALE), and the peer has no long-lived graceful restart");
     }
     // A route server does not process communities (RFC 7947 section 2.2.4).
@@ -151,6 +151,11 @@ fn is_transparent(settings: &EgressSettings, source: &PeerInfo) -> bool {
     (source.kind, settings.kind) == (PeerKind::RouteServerClient, PeerKind::RouteServerClient)
 }
 
+/// Whether a path is long-lived stale: LLGR_STALE of a source to which the capability is sent.
+fn is_long_lived_stale(source: &PeerInfo, attrs: &AttrSet) -> bool {
+    source.long_lived && attrs.llgr_stale()
+}
+
 fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
     settings.kind.is_internal() && source.kind.is_internal()
 }
@@ -206,8 +211,11 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
         build::attribute(out, med.flags, med.code, med.value);
     }
     copy_below(code::LOCAL_PREF, out, code::LOCAL_PREF);
+    // RFC 9494 section 4.6.
+    let partial = settings.long_lived_partial && is_long_lived_stale(source, attrs);
     if internal {
-        build::local_pref(out, attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF));
+        let local_pref = if partial { 0 } else { attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF) };
+        build::local_pref(out, local_pref);
     }
 
     let aggregator = copy_below(code::AGGREGATOR, out, code::AGGREGATOR);
@@ -218,6 +226,14 @@ pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Pa
         } else {
             build::aggregator_two_octet(out, flags, aggregator);
         }
+    }
+
+    if partial
+        && !attrs.no_export()
+        && let Some(a) = copy_below(code::COMMUNITIES, out, code::COMMUNITIES)
+    {
+        let list = [a.value, &Community::NO_EXPORT.0.to_be_bytes()].concat();
+        build::list(out, a.flags, a.code, &list);
     }
 
     copy_below(code::ORIGINATOR_ID, out, code::ORIGINATOR_ID);

@@ -85,7 +85,10 @@ impl Group {
         let mut cohort = self.cohort_of(peer)?.moving(peer, &self.settings)?;
         if self.key.default_originate.is_some() {
             // It may have been sent, and no table has it.
-            for_each_bgp_family!(F => cohort.queue_mut::<Prefix<F>>().may_have(Prefix::default_route()));
+            for_each_bgp_family!(F => match self.settings.add_path.of(F::ID) {
+                Some(_) => cohort.queue_mut::<PathPrefix<F>>().may_have(self.own_default_key::<F, _>()),
+                None => cohort.queue_mut::<Prefix<F>>().may_have(Prefix::default_route()),
+            });
         }
         Some((*self.members.get(&peer)?, cohort))
     }

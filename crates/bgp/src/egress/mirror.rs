@@ -7,6 +7,7 @@
 //! them, leave what the members have.
 
 use super::conditional::default_handle;
+use super::conditional_ranked::RankedView;
 use super::group::{Group, Peers};
 use super::offers::{Handles, Offers};
 use super::pack::Packer;
@@ -68,6 +69,40 @@ impl Worker {
                     if default != NONE {
                         paths.release(default);
                     }
+                }
+                (true, true) if group.is_conditional() => {
+                    let former = group.former_settings();
+                    let is_former = group.is_former(Prefix::<F>::default_route());
+                    let by = former.as_deref().filter(|_| is_former).unwrap_or(&settings);
+                    let own = default_handle::<F>(by, peers, paths);
+                    let default = default_handle::<F>(&settings, peers, paths);
+                    let offers = Offers::new(&settings, peers, F::ID, &ranked.paths, &mut of_ranked);
+                    let mut now = RankedView::new::<F>(&settings, &ranked.paths, offers, default, paths);
+                    let mut of_former_ranked = Handles::new(ranked.paths.len());
+                    let mut view = former.as_deref().map(|by| {
+                        let offers = Offers::new(by, peers, F::ID, &ranked.paths, &mut of_former_ranked);
+                        RankedView::new::<F>(by, &ranked.paths, offers, own, paths)
+                    });
+                    match settings.add_path.of(F::ID) {
+                        Some(_) => {
+                            let mut items = group.page_ranked_conditional::<F, PathPrefix<F>>(
+                                ranked, &mut now, view.as_mut(), paths,
+                            );
+                            items.extend((own != NONE).then(|| (own, group.own_default_key::<F, _>())));
+                            pack(group, peers, items, paths, &mut writes);
+                        }
+                        None => {
+                            let mut items = group.page_ranked_conditional::<F, Prefix<F>>(
+                                ranked, &mut now, view.as_mut(), paths,
+                            );
+                            items.extend((own != NONE).then(|| (own, group.own_default_key::<F, _>())));
+                            pack(group, peers, items, paths, &mut writes);
+                        }
+                    }
+                    drop(view);
+                    of_former_ranked.release(paths);
+                    paths.release(own);
+                    paths.release(default);
                 }
                 (true, true) => {
                     let mut offers = Offers::new(&settings, peers, F::ID, &ranked.paths, &mut of_ranked);

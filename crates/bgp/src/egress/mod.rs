@@ -30,6 +30,7 @@ mod adj_rib_out;
 mod as_path;
 mod cohort;
 mod conditional;
+mod conditional_ranked;
 mod export;
 mod group;
 mod limits;
@@ -49,6 +50,7 @@ use crate::presence::Presence;
 pub use adj_rib_out::{Advertised, AdvertisedPath, Export};
 use cohort::Cohort;
 use conditional::View;
+use conditional_ranked::RankedView;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
 pub use mirror::Mirrored;
@@ -224,6 +226,34 @@ fn with_views<F: BgpFamily>(
             let mut handles = Handles::new(batch.len());
             let offers = Offers::new(&former, peers, F::ID, batch, &mut handles);
             let mut view = View::new(offers, default, paths);
+            work(group, &mut now, Some(&mut view), paths);
+            drop(view);
+            handles.release(paths);
+            paths.release(default);
+        }
+    }
+    paths.release(default);
+}
+
+/// As [`with_views`], of ranked paths.
+fn with_ranked_views<F: BgpFamily>(
+    group: &mut Group,
+    offers: Offers<'_>,
+    peers: &Peers,
+    batch: &[BestPath],
+    paths: &mut Paths,
+    work: impl FnOnce(&mut Group, &mut RankedView<'_>, Option<&mut RankedView<'_>>, &mut Paths),
+) {
+    let settings = group.settings.clone();
+    let default = conditional::default_handle::<F>(&settings, peers, paths);
+    let mut now = RankedView::new::<F>(&settings, batch, offers, default, paths);
+    match group.former_settings() {
+        None => work(group, &mut now, None, paths),
+        Some(former) => {
+            let default = conditional::default_handle::<F>(&former, peers, paths);
+            let mut handles = Handles::new(batch.len());
+            let offers = Offers::new(&former, peers, F::ID, batch, &mut handles);
+            let mut view = RankedView::new::<F>(&former, batch, offers, default, paths);
             work(group, &mut now, Some(&mut view), paths);
             drop(view);
             handles.release(paths);
@@ -509,7 +539,15 @@ impl Worker {
             for group in self.groups.values_mut().filter(|g| any && g.follows_ranked::<F>()) {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
-                group.change_ranked::<F>(batch, &mut offers, &mut self.paths);
+                match group.is_conditional() {
+                    false => group.change_ranked::<F>(batch, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_ranked_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            group.change_ranked_conditional::<F>(batch, now, former, paths);
+                        });
+                    }
+                }
             }
         });
         handles.release(&mut self.paths);
@@ -549,13 +587,31 @@ impl Worker {
     }
 
     fn ranked_dump(&mut self, token: u64, batch: &RankedBatch, last: bool) {
-        let Some(group) = self.dumps.get(&token).map(|dump| dump.group) else { return };
-        if let Some(group) = self.groups.get_mut(&group) {
+        let Some(dump) = self.dumps.get(&token) else { return };
+        let complete = last && dump.shards == 1;
+        if let Some(group) = self.groups.get_mut(&dump.group) {
             let mut handles = Handles::new(batch.paths.len());
-            for_each_bgp_family!(F => {
+            let of_transition = group.is_of_transition(token);
+            for_each_bgp_family!(F => if F::ID == dump.family {
                 let settings = group.settings.clone();
                 let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
-                group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths);
+                match group.is_conditional() {
+                    false => group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths),
+                    true => {
+                        let paths = &mut self.paths;
+                        with_ranked_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
+                            match former {
+                                Some(former) if of_transition => {
+                                    group.transition_ranked_dumped::<F>(batch, complete, now, former, paths);
+                                }
+                                former => group.ranked_dump_conditional::<F>(token, batch, now, former, paths),
+                            }
+                        });
+                        if complete && !of_transition {
+                            group.dump_default::<F>(token, &self.peers, &mut self.paths);
+                        }
+                    }
+                }
             });
             handles.release(&mut self.paths);
         }

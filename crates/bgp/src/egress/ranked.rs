@@ -2,7 +2,7 @@
 //! ranked paths, and its changes.
 //!
 //! What a group was sent is derived, as for best paths: the selection among the former ranked paths,
-//! by the group's rules and export policy, which never change. The difference of the two selections
+//! by the group's rules and export policy, which do not change but in [`super::conditional_ranked`]. The difference of the two selections
 //! becomes pending, each path under its identifier, or the only one under its prefix.
 
 use super::cohort::Cohort;
@@ -10,7 +10,7 @@ use super::group::Group;
 use super::offers::Offers;
 use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Key, Phase};
-use super::{Export, Worker, adj_rib_out};
+use super::{Export, Worker, adj_rib_out, conditional};
 use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
 use crate::peer::{EgressSettings, PathSelection, PeerId};
 use ribtide_prefix::{BgpFamily, Prefix};
@@ -82,6 +82,11 @@ impl<'a> Selector<'a> {
     /// The identifier with which a selected path is sent, if any.
     pub(super) fn id(self, selected: RankedPath) -> Option<u32> {
         self.has_ids.then_some(selected.id)
+    }
+
+    /// The identifier of a path in its key: 0 where paths are sent without identifiers.
+    pub(super) fn key_id(self, id: u32) -> u32 {
+        if self.has_ids { id } else { 0 }
     }
 
     /// Whether two indices name equal paths.
@@ -166,7 +171,7 @@ impl Group {
                 (selector.select(old, prefix, offers), selector.select(new, prefix, offers));
             if moved {
                 // Until its table is dumped, a moved member may have any path.
-                for id in old.iter().map(|ranked| if selector.has_ids { ranked.id } else { 0 }) {
+                for id in old.iter().map(|ranked| selector.key_id(ranked.id)) {
                     if find(&selected, id).is_none() && find(&former, id).is_none() {
                         self.change_key(K::of(prefix, id), AdvertisedSource::NOTHING, NONE, paths);
                     }
@@ -189,7 +194,13 @@ impl Group {
         }
     }
 
-    fn change_key<K: Key>(&mut self, key: K, advertised: AdvertisedSource, new: Handle, paths: &mut Paths) {
+    pub(super) fn change_key<K: Key>(
+        &mut self,
+        key: K,
+        advertised: AdvertisedSource,
+        new: Handle,
+        paths: &mut Paths,
+    ) {
         self.replaced += usize::from(advertised != AdvertisedSource::NOTHING);
         for cohort in self.cohorts_mut() {
             let queue = cohort.queue_mut::<K>();
@@ -249,7 +260,7 @@ impl Group {
                 let queue = self.cohorts_mut()[*at].queue_mut::<K>();
                 if queue.has_moved() {
                     // Members have the paths of another selection, perhaps.
-                    for id in ranked.iter().map(|ranked| if selector.has_ids { ranked.id } else { 0 }) {
+                    for id in ranked.iter().map(|ranked| selector.key_id(ranked.id)) {
                         if find(&selected, id).is_none() {
                             queue.dump_item(K::of(prefix, id), NONE, paths);
                         }
@@ -301,6 +312,9 @@ impl Worker {
         ranked: &RankedBatch,
         own: impl Fn(PeerId) -> Option<&'static str>,
     ) -> (bool, Vec<String>) {
+        if prefix.len() == 0 && conditional::default_path::<F>(settings, &self.peers).is_some() {
+            return (true, vec![adj_rib_out::OWN_DEFAULT.into()]);
+        }
         let selection = settings.add_path.of(F::ID);
         let limit = match selection {
             None => 1,

@@ -5,6 +5,11 @@
 //! socket: it takes events with their time and returns [`Action`]s. [`Peer::next_deadline`] is the
 //! time of its next [`Event::Tick`].
 //!
+//! Our OPEN goes out on one connection at a time ([ADR
+//! 49](../../../../docs/adr/0049-one-open-at-a-time.md)). While it is unanswered or unconfirmed
+//! there, the other connection waits (DelayOpen of section 8.1.1). So no peer ever has our OPEN on
+//! both and ends the connection that we have taken.
+//!
 //! Two things differ from the RFC, in the operator's favour. Failed connections are retried after a
 //! pause that doubles from 1 s to the configured one. And not every end of a session ends in the
 //! refusing Idle of section 8.1.3 (DampPeerOscillations of section 8.1.1): errors do, and the losses
@@ -34,6 +39,12 @@ const RETRY_PAUSE_MIN: Millis = 1_000;
 const IDLE_HOLD_MAX: Millis = 60_000;
 /// Losses of short sessions in a row that cause no idle hold.
 const TOLERATED_LOSSES: u32 = 2;
+/// The longest wait of a second connection for the first, on which the peer is silent.
+const OPEN_DELAY: Millis = 30_000;
+/// The same, once the peer has sent its OPEN on the second.
+const OPEN_DELAY_AFTER_THEIRS: Millis = 5_000;
+/// The longest wait of our KEEPALIVE for the peer's OPEN on the other connection.
+const KEEPALIVE_DELAY: Millis = 500;
 /// The age from which on another connection of the peer means that it has restarted. That of a younger session may be the
 /// loser of a collision.
 const RESTARTED_AGE_MIN: Millis = 5_000;
@@ -230,16 +241,25 @@ pub struct IdleHold {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Connecting,
+    /// The connection is open, and we send no OPEN while the other one is in OpenSent or OpenConfirm. `Some`: the peer's OPEN
+    /// has arrived.
+    OpenDelayed(Option<Negotiated>),
     /// With this AS of ours.
     OpenSent(u32),
     OpenConfirm(Negotiated),
+    /// The peer's OPEN is accepted, and our KEEPALIVE waits for its OPEN on the other connection, which is in
+    /// `OpenDelayed(None)`. `is_confirmed`: the peer's KEEPALIVE has arrived.
+    OpenReceived {
+        negotiated: Negotiated,
+        is_confirmed: bool,
+    },
     Established(Negotiated),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Connection {
     phase: Phase,
-    /// The timeout of the connection, of the OPEN, or of the peer (hold timer).
+    /// The timeout of the connection, of the delay of our OPEN, of the peer's OPEN, or of the peer (hold timer).
     expires: Option<Millis>,
     /// When to send the next KEEPALIVE.
     keepalive: Option<Millis>,
@@ -321,8 +341,9 @@ impl Peer {
     pub fn state(&self) -> State {
         let of = |c: &Connection| match c.phase {
             Phase::Connecting => State::Connect,
+            Phase::OpenDelayed(_) => State::Active,
             Phase::OpenSent(_) => State::OpenSent,
-            Phase::OpenConfirm(_) => State::OpenConfirm,
+            Phase::OpenReceived { .. } | Phase::OpenConfirm(_) => State::OpenConfirm,
             Phase::Established(_) => State::Established,
         };
         let resting = if self.wants_connections() { State::Active } else { State::Idle };
@@ -437,7 +458,7 @@ impl Peer {
                 }
             }
             Event::Hold(obstacle) => {
-                for side in [Side::Ours, Side::Theirs] {
+                for side in self.both_for_good() {
                     let end = match obstacle.cease() {
                         (cease, None) => End::Cease(cease),
                         (cease, Some(because)) => End::CeaseSince(cease, because),
@@ -458,7 +479,7 @@ impl Peer {
             Event::Accepted => self.accepted(now, out),
             Event::Connected => {
                 if self.ours.is_some_and(|c| c.phase == Phase::Connecting) {
-                    self.send_open(Side::Ours, now, out);
+                    self.opened_connection(Side::Ours, now, out);
                 }
             }
             Event::ConnectFailed(why) => {
@@ -489,7 +510,16 @@ impl Peer {
     fn timers(&mut self, now: Millis, out: &mut Vec<Action>) {
         for side in [Side::Ours, Side::Theirs] {
             let Some(connection) = *self.slot(side) else { continue };
-            if connection.expires.is_some_and(|at| at <= now) {
+            if let Phase::OpenDelayed(_) = connection.phase {
+                if connection.expires.is_some_and(|at| at <= now) {
+                    // The peer is silent on the other connection, and may have forgotten it.
+                    self.end(side.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
+                }
+            } else if let Phase::OpenReceived { .. } = connection.phase {
+                if connection.expires.is_some_and(|at| at <= now) {
+                    self.release(side, now, out);
+                }
+            } else if connection.expires.is_some_and(|at| at <= now) {
                 let end = match connection.phase {
                     Phase::Connecting => End::Lost("could not connect: no answer in 30 s".into()),
                     _ => End::Error(
@@ -539,7 +569,7 @@ impl Peer {
         };
         match refusal {
             Some(cease) => out.push(Action::Refuse(cease)),
-            None => self.send_open(Side::Theirs, now, out),
+            None => self.opened_connection(Side::Theirs, now, out),
         }
     }
 
@@ -550,16 +580,21 @@ impl Peer {
         }
         match (connection.phase, kind) {
             (Phase::OpenSent(local_asn), MessageType::Open) => {
-                self.opened(side, body, local_asn, now, out);
+                if let Some(negotiated) = self.negotiate(side, body, local_asn, now, out) {
+                    self.confirm(side, negotiated, now, out);
+                }
+            }
+            (Phase::OpenDelayed(None), MessageType::Open) => {
+                if let Some(negotiated) = self.negotiate(side, body, self.local_asn, now, out) {
+                    self.collide(side, negotiated, now, out);
+                }
             }
             (Phase::OpenConfirm(n), MessageType::Keepalive) => {
-                let expires = hold(&n, now);
-                *self.slot(side) = Some(Connection { phase: Phase::Established(n), expires, ..connection });
-                if self.slot(side.other()).is_some() {
-                    self.end(side.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
-                }
-                self.established_since = Some(now);
-                out.push(Action::Up(side, n));
+                self.established(side, n, now, out);
+            }
+            (Phase::OpenReceived { negotiated, .. }, MessageType::Keepalive) => {
+                let phase = Phase::OpenReceived { negotiated, is_confirmed: true };
+                *self.slot(side) = Some(Connection { phase, ..connection });
             }
             (
                 Phase::Established(n),
@@ -570,8 +605,11 @@ impl Peer {
             (phase, kind) => {
                 let (subcode, state) = match phase {
                     Phase::Connecting => (fsm_error::UNSPECIFIED, "Connect"),
+                    Phase::OpenDelayed(_) => (fsm_error::UNSPECIFIED, "Active"),
                     Phase::OpenSent(_) => (fsm_error::UNEXPECTED_IN_OPEN_SENT, "OpenSent"),
-                    Phase::OpenConfirm(_) => (fsm_error::UNEXPECTED_IN_OPEN_CONFIRM, "OpenConfirm"),
+                    Phase::OpenReceived { .. } | Phase::OpenConfirm(_) => {
+                        (fsm_error::UNEXPECTED_IN_OPEN_CONFIRM, "OpenConfirm")
+                    }
                     Phase::Established(_) => (fsm_error::UNEXPECTED_IN_ESTABLISHED, "Established"),
                 };
                 let because = format!("a message of type {kind:?} is not expected in state {state}");
@@ -580,41 +618,122 @@ impl Peer {
         }
     }
 
-    /// Handles an expected OPEN, after ours with AS `local_asn`.
-    fn opened(&mut self, side: Side, body: &[u8], local_asn: u32, now: Millis, out: &mut Vec<Action>) {
-        let negotiated = match self.settings.negotiate(body, local_asn) {
-            Ok(negotiated) => negotiated,
-            Err(refusal) => {
-                return self.end(side, End::Error(refusal.notification, refusal.because), now, out);
-            }
+    /// Handles an expected OPEN, where ours has AS `local_asn`. `None`: it was refused, and the connection has ended.
+    fn negotiate(
+        &mut self,
+        side: Side,
+        body: &[u8],
+        local_asn: u32,
+        now: Millis,
+        out: &mut Vec<Action>,
+    ) -> Option<Negotiated> {
+        let refusal = match self.settings.negotiate(body, local_asn) {
+            Ok(negotiated) => return Some(negotiated),
+            Err(refusal) => refusal,
         };
-        // RFC 4271 section 6.8, and RFC 6286 section 2.3 for equal identifiers: the connection
-        // stays that the side with the greater identifier, then AS, opened.
-        if let Some(Connection { phase: Phase::OpenConfirm(other), .. }) = *self.slot(side.other()) {
-            let us = (self.settings.router_id, local_asn);
-            let stays = if us > (negotiated.router_id, negotiated.asn) { Side::Ours } else { Side::Theirs };
-            let end = if stays == side && self.helps(&other) {
-                // Our KEEPALIVE is on its way there. Where it has arrived the peer is in state Established, and by a
-                // NOTIFICATION it would remove the routes that it retains over our restart (RFC 4724 section 4).
-                End::Lost("of two connections the other one stays".into())
-            } else {
-                End::Cease(Notification::cease(cease::COLLISION))
-            };
-            self.end(stays.other(), end, now, out);
-            if stays != side {
-                return;
-            }
+        self.end(side, End::Error(refusal.notification, refusal.because), now, out);
+        None
+    }
+
+    /// A connection is open: sends OPEN, unless the other one has ours.
+    fn opened_connection(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
+        let expires = match self.slot(side.other()).map(|other| other.phase) {
+            Some(Phase::OpenSent(_)) => Some(now + OPEN_DELAY),
+            Some(Phase::OpenReceived { .. } | Phase::OpenConfirm(_)) => None,
+            _ => return self.send_open(side, self.local_asn, now, out),
+        };
+        *self.slot(side) = Some(Connection { phase: Phase::OpenDelayed(None), expires, keepalive: None });
+    }
+
+    /// Handles the peer's OPEN on a connection that waits for the other one: the collision of RFC 4271 section 6.8.
+    fn collide(&mut self, side: Side, negotiated: Negotiated, now: Millis, out: &mut Vec<Action>) {
+        // A KEEPALIVE of ours is on its way on a connection in OpenConfirm. The peer may be in state Established there, and
+        // would remove the routes that it retains over our restart (RFC 4724 section 4) if we ended that one. It has no OPEN
+        // of ours on this one, by which it could choose it.
+        let is_undecided =
+            self.slot(side.other()).is_some_and(|other| matches!(other.phase, Phase::OpenSent(_)));
+        let expires = is_undecided.then_some(now + OPEN_DELAY_AFTER_THEIRS);
+        *self.slot(side) =
+            Some(Connection { phase: Phase::OpenDelayed(Some(negotiated)), expires, keepalive: None });
+        if is_undecided && self.stays(&negotiated) == side {
+            self.end(side.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
+        } else {
+            self.release(side.other(), now, out);
         }
+    }
+
+    /// The side whose connection stays of two (RFC 4271 section 6.8, and RFC 6286 section 2.3 for equal identifiers): that with
+    /// the greater identifier, then AS.
+    fn stays(&self, negotiated: &Negotiated) -> Side {
+        let us = (self.settings.router_id, negotiated.local_asn);
+        if us > (negotiated.router_id, negotiated.asn) { Side::Ours } else { Side::Theirs }
+    }
+
+    /// Goes on with a connection that has waited for the other one: for its end, or with our KEEPALIVE for an OPEN there.
+    fn release(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
+        match self.slot(side).map(|connection| connection.phase) {
+            Some(Phase::OpenDelayed(None)) => self.send_open(side, self.local_asn, now, out),
+            Some(Phase::OpenDelayed(Some(negotiated))) => {
+                self.send_open(side, negotiated.local_asn, now, out);
+                self.confirm(side, negotiated, now, out);
+            }
+            Some(Phase::OpenReceived { negotiated, is_confirmed }) => {
+                self.enter_open_confirm(side, negotiated, now, out);
+                if is_confirmed {
+                    self.established(side, negotiated, now, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Accepts the peer's OPEN, after ours.
+    fn confirm(&mut self, side: Side, negotiated: Negotiated, now: Millis, out: &mut Vec<Action>) {
+        let stays = self.stays(&negotiated);
+        match self.slot(side.other()) {
+            // By its OPEN here the peer takes this connection, or ends it. While the other one is not open on its side, FRR
+            // ends a session that is established on this one meanwhile.
+            Some(Connection { phase: Phase::OpenDelayed(theirs), expires, .. }) => {
+                *expires = None;
+                if theirs.is_none() {
+                    let phase = Phase::OpenReceived { negotiated, is_confirmed: false };
+                    let expires = Some(now + KEEPALIVE_DELAY);
+                    *self.slot(side) = Some(Connection { phase, expires, keepalive: None });
+                    return;
+                }
+            }
+            // A peer with graceful restart would take a connection that reaches it when the session is established for a
+            // restart of ours, and end the session (RFC 4724 section 5). Where ours would stay it may have ended this one.
+            Some(Connection { phase: Phase::Connecting, .. }) if stays == side => {
+                self.end(side.other(), End::Lost("the peer's connection stays".into()), now, out);
+            }
+            _ => {}
+        }
+        self.enter_open_confirm(side, negotiated, now, out);
+    }
+
+    fn enter_open_confirm(&mut self, side: Side, negotiated: Negotiated, now: Millis, out: &mut Vec<Action>) {
         let phase = Phase::OpenConfirm(negotiated);
         *self.slot(side) = Some(Connection { phase, expires: hold(&negotiated, now), keepalive: None });
         self.send_keepalive(side, now, out);
     }
 
-    fn send_open(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
+    fn established(&mut self, side: Side, negotiated: Negotiated, now: Millis, out: &mut Vec<Action>) {
+        if let Some(connection) = self.slot(side) {
+            (connection.phase, connection.expires) = (Phase::Established(negotiated), hold(&negotiated, now));
+        }
+        if self.slot(side.other()).is_some() {
+            self.end(side.other(), End::Cease(Notification::cease(cease::COLLISION)), now, out);
+        }
+        self.established_since = Some(now);
+        out.push(Action::Up(side, negotiated));
+    }
+
+    fn send_open(&mut self, side: Side, asn: u32, now: Millis, out: &mut Vec<Action>) {
         let expires = Some(now + OPEN_TIMEOUT);
-        let phase = Phase::OpenSent(self.local_asn);
+        let phase = Phase::OpenSent(asn);
         *self.slot(side) = Some(Connection { phase, expires, keepalive: None });
-        out.push(Action::Send(side, self.settings.open_message(self.local_asn)));
+        out.push(Action::Send(side, self.settings.open_message(asn)));
     }
 
     fn send_keepalive(&mut self, side: Side, now: Millis, out: &mut Vec<Action>) {
@@ -634,7 +753,7 @@ impl Peer {
 
     /// Ends every connection on the operator's command.
     fn stop(&mut self, cease: Notification, mode: Mode, now: Millis, out: &mut Vec<Action>) {
-        for side in [Side::Ours, Side::Theirs] {
+        for side in self.both_for_good() {
             self.end(side, End::Cease(cease.clone()), now, out);
         }
         self.mode = mode;
@@ -702,7 +821,7 @@ impl Peer {
         }
         // The loser of a collision does not affect the session.
         if self.slot(side.other()).is_some() {
-            return;
+            return self.release(side.other(), now, out);
         }
         self.last_error = Some(error);
         self.failures += 1;
@@ -728,8 +847,8 @@ impl Peer {
         };
         let refused = match connection.phase {
             Phase::OpenSent(asn) => asn,
-            Phase::OpenConfirm(n) => n.local_asn,
-            Phase::Connecting | Phase::Established(_) => return false,
+            Phase::OpenConfirm(n) | Phase::OpenReceived { negotiated: n, .. } => n.local_asn,
+            Phase::Connecting | Phase::OpenDelayed(_) | Phase::Established(_) => return false,
         };
         let Some(other) = self.settings.other_asn(refused) else { return false };
         self.local_asn = other;
@@ -739,18 +858,29 @@ impl Peer {
     /// Whether the peer of the established session retains our routes while we restart: both sent the capability, and ours has
     /// families.
     pub fn is_helped(&self) -> bool {
-        self.negotiated().is_some_and(|n| self.helps(n))
-    }
-
-    /// Whether a peer retains our routes after a session with these capabilities.
-    fn helps(&self, negotiated: &Negotiated) -> bool {
-        self.settings.own_restart.is_some() && negotiated.restart.is_some()
+        self.settings.own_restart.is_some() && self.negotiated().is_some_and(|n| n.restart.is_some())
     }
 
     fn slot(&mut self, side: Side) -> &mut Option<Connection> {
         match side {
             Side::Ours => &mut self.ours,
             Side::Theirs => &mut self.theirs,
+        }
+    }
+
+    /// Both sides, whose connections end in this order. One that waits for the end of the other comes first, and one that waits
+    /// for an OPEN there waits no more, so that neither goes on.
+    fn both_for_good(&mut self) -> [Side; 2] {
+        for connection in self.ours.iter_mut().chain(&mut self.theirs) {
+            if let Phase::OpenReceived { negotiated, .. } = connection.phase {
+                connection.phase = Phase::OpenConfirm(negotiated);
+            }
+        }
+        let waits = |c: &Connection| matches!(c.phase, Phase::OpenDelayed(_));
+        if self.theirs.as_ref().is_some_and(waits) {
+            [Side::Theirs, Side::Ours]
+        } else {
+            [Side::Ours, Side::Theirs]
         }
     }
 
@@ -784,7 +914,7 @@ impl End {
 fn is_graceful(connection: &Connection) -> bool {
     match connection.phase {
         Phase::Established(n) => n.restart.is_some_and(|restart| restart.notification),
-        Phase::Connecting | Phase::OpenSent(_) | Phase::OpenConfirm(_) => false,
+        _ => false,
     }
 }
 

@@ -39,9 +39,10 @@ pub struct Settings {
     pub graceful_restart: bool,
     /// What the peer is to know of restarts of ours; `None`: it is not to retain our routes.
     pub own_restart: Option<OwnRestart>,
-    /// The time for which routes may be retained in long-lived graceful restart (RFC 9494), in seconds: ours, which the peer gets
-    /// with `own_restart`, and the most for the peer's. `None`: the capability is not sent. It needs `graceful_restart`.
-    pub long_lived: Option<u32>,
+    /// The time for which routes of a family may be retained in long-lived graceful restart (RFC 9494), in seconds: ours, which
+    /// the peer gets with `own_restart`, and the most for the peer's. 0: not at all, and the capability leaves the family out.
+    /// `None`: the capability is not sent. It needs `graceful_restart`.
+    pub long_lived: Option<ByFamily<u32>>,
     /// Of the families that we offer, those in which we receive several paths of a prefix (RFC 7911).
     pub add_path_receive: FamilySet,
     /// Those in which we can send several.
@@ -107,12 +108,12 @@ pub struct PeerLongLived {
 
 impl PeerLongLived {
     /// Those of a session with these families; times are at most `most`.
-    fn new(theirs: LongLivedFamilies<'_>, session: FamilySet, most: u32) -> PeerLongLived {
+    fn new(theirs: LongLivedFamilies<'_>, session: FamilySet, most: ByFamily<u32>) -> PeerLongLived {
         let mut long_lived = PeerLongLived::default();
         for LongLivedFamily { afi, safi, forwarding, time } in theirs.iter() {
             let family = AfiSafi::from_codes(afi, safi);
             if let Some(family) = family.filter(|family| session.has(*family)) {
-                long_lived.times[family] = time.min(most);
+                long_lived.times[family] = time.min(most[family]);
                 long_lived.forwarding.set(family, forwarding);
             }
         }
@@ -202,10 +203,10 @@ impl Settings {
             capabilities.push(Capability::GracefulRestart(ours));
         }
         let mut long_lived_families = Vec::new();
-        if let Some(time) = self.long_lived.filter(|_| self.graceful_restart) {
+        if let Some(times) = self.long_lived.filter(|_| self.graceful_restart) {
             let offered = |own: OwnRestart| {
-                self.families.iter().map(move |family| {
-                    let (afi, safi) = family.codes();
+                self.families.iter().filter(move |family| times[*family] > 0).map(move |family| {
+                    let ((afi, safi), time) = (family.codes(), times[family]);
                     LongLivedFamily { afi, safi, forwarding: own.forwarding.has(family), time }
                 })
             };
@@ -611,14 +612,35 @@ mod tests {
     fn long_lived_restart_needs_both_capabilities_of_both() {
         let most = 1_000;
         let own = OwnRestart { time: 90, restarted: true, forwarding: FamilySet::IPV4_UNICAST };
-        let ours = Settings { peer_asn: None, long_lived: Some(most), ..settings() };
-        let they =
-            |long_lived, own_restart| Settings { long_lived, own_restart, local_asn: 65009, ..theirs() };
+        let every = |time| ByFamily::new(|_| time);
+        let ours = Settings { peer_asn: None, long_lived: Some(every(most)), ..settings() };
+        let they = |long_lived: Option<u32>, own_restart| Settings {
+            long_lived: long_lived.map(every),
+            own_restart,
+            local_asn: 65009,
+            ..theirs()
+        };
         let of = |ours: &Settings, they: Settings| negotiate(ours, &they.first_open()).unwrap().long_lived;
         let expected = |time| PeerLongLived { times: ByFamily::new(|_| time), forwarding: own.forwarding };
         assert_eq!(of(&ours, they(Some(70_000), Some(own))), Some(expected(most)), "at most ours");
         assert_eq!(of(&ours, they(Some(7), Some(own))), Some(expected(7)));
         assert_eq!(of(&ours, they(Some(7), None)), Some(PeerLongLived::default()), "a helper");
+        // Section 5: each family has its own time; one without is left out.
+        let v4 = ByFamily::only(AfiSafi::Ipv4Unicast, 5);
+        let only = PeerLongLived { times: v4, forwarding: own.forwarding };
+        let some = Settings { long_lived: Some(v4), ..they(Some(7), Some(own)) };
+        assert_eq!(of(&ours, some.clone()), Some(only));
+        assert_eq!(
+            of(&Settings { long_lived: Some(v4), ..ours.clone() }, they(Some(7), Some(own))),
+            Some(only)
+        );
+        let open = some.first_open();
+        let parsed = Open::parse(frame(&open, MAX_LEN).unwrap().unwrap().body).unwrap();
+        let sent = parsed.capabilities().find_map(|capability| match capability {
+            Capability::LongLivedRestart(families) => Some(families.iter().collect::<Vec<_>>()),
+            _ => None,
+        });
+        assert_eq!(sent.unwrap(), [LongLivedFamily { afi: 1, safi: 1, forwarding: true, time: 5 }]);
         assert_eq!(of(&ours, they(None, Some(own))), None);
         let off = Settings { long_lived: None, ..ours.clone() };
         assert_eq!(of(&off, they(Some(7), Some(own))), None);

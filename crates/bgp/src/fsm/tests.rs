@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, frame};
 use std::net::Ipv4Addr;
 
+mod collision;
 mod restart;
 
 fn settings(id: u8, passive: bool) -> Settings {
@@ -59,14 +60,14 @@ fn alternate_as_is_sent_after_bad_peer_as() {
     bench.open(Side::Ours, 2);
     bench.keepalive(Side::Ours);
     assert_eq!(bench.peer.negotiated().map(|n| n.local_asn), Some(4_200_000_007));
-    // Both connections were refused for the same AS: the other one comes next, not the same again.
-    let mut bench = Bench { peer: Peer::new(migrating, 7), now: 1_000, out: Vec::new() };
+    // The connection that waited gets the other one.
+    let mut bench = Bench { peer: Peer::new(migrating.clone(), 7), now: 1_000, out: Vec::new() };
     bench.event(Event::Start);
     bench.event(Event::Connected);
     bench.event(Event::Accepted);
-    bench.event(Event::Message(Side::Ours, MessageType::Notification, &[2, 2]));
-    bench.event(Event::Message(Side::Theirs, MessageType::Notification, &[2, 2]));
-    assert_eq!(bench.peer.local_asn, 4_200_000_007);
+    let out = bench.event(Event::Message(Side::Ours, MessageType::Notification, &[2, 2]));
+    let open = migrating.open_message(4_200_000_007);
+    assert_eq!(out, [Action::Close(Side::Ours), Action::Send(Side::Theirs, open)]);
 }
 
 /// The machine with its clock and last actions.
@@ -495,61 +496,6 @@ fn a_session_lost_is_sought_again_and_a_stable_one_at_once() {
     assert_eq!(bench.peer.last_down().unwrap().text, expected, "what failed since is no reason of the end");
 }
 
-/// Both connections in OpenSent.
-fn colliding() -> Bench {
-    let mut bench = Bench::new(false);
-    bench.event(Event::Accepted);
-    bench.event(Event::Connected);
-    bench
-}
-
-#[test]
-fn of_two_connections_the_one_of_the_greater_identifier_stays() {
-    // The peer's 10.0.0.2 is greater than our 10.0.0.1: theirs stays, whichever OPEN comes first.
-    let mut bench = colliding();
-    assert_eq!(bench.open(Side::Theirs, 2).len(), 1);
-    let out = bench.open(Side::Ours, 2);
-    assert_eq!(notified(&out[0]), Some((6, 7)));
-    assert_eq!(out[1..], [Action::Close(Side::Ours)]);
-    assert!(matches!(bench.keepalive(Side::Theirs)[..], [Action::Up(Side::Theirs, _)]));
-
-    let mut bench = colliding();
-    bench.open(Side::Ours, 2);
-    let out = bench.open(Side::Theirs, 2);
-    assert_eq!(notified(&out[0]), Some((6, 7)));
-    assert_eq!(out[1], Action::Close(Side::Ours));
-    assert_eq!(kind(&out[2]), Some(MessageType::Keepalive));
-
-    // 10.0.0.0 is smaller: ours stays.
-    let mut bench = colliding();
-    bench.open(Side::Theirs, 0);
-    let out = bench.open(Side::Ours, 0);
-    assert_eq!(out[1], Action::Close(Side::Theirs));
-    assert!(bench.peer.last_error().is_none(), "the loser of a collision is no error");
-}
-
-#[test]
-fn equal_identifiers_of_two_as_are_ordered_by_as() {
-    let mut bench = colliding();
-    bench.peer.settings.peer_asn = None;
-    let open = Settings { local_asn: 65002, ..settings(1, false) }.first_open();
-    bench.event(Event::Message(Side::Ours, MessageType::Open, &open[HEADER_LEN..]));
-    let out = bench.event(Event::Message(Side::Theirs, MessageType::Open, &open[HEADER_LEN..])).to_vec();
-    assert_eq!(out[1], Action::Close(Side::Ours));
-}
-
-#[test]
-fn an_established_session_stays() {
-    let mut bench = colliding();
-    bench.open(Side::Ours, 2);
-    let out = bench.keepalive(Side::Ours);
-    assert_eq!(notified(&out[0]), Some((6, 7)));
-    assert_eq!(out[1], Action::Close(Side::Theirs));
-    assert!(matches!(out[2], Action::Up(Side::Ours, _)));
-    let refusal = [Action::Refuse(Notification::cease(cease::COLLISION))];
-    assert_eq!(bench.event(Event::Accepted), refusal);
-}
-
 #[test]
 fn a_second_connection_of_the_peer_is_refused() {
     let mut bench = Bench::new(true);
@@ -737,92 +683,5 @@ proptest! {
             driver.next_timer();
         }
         prop_assert!(false, "not established: {:?}", driver.bench.peer);
-    }
-
-    #[test]
-    fn two_machines_that_both_connect_establish_one_session(
-        ids in (1u8..5, 1u8..5).prop_filter("identifiers differ", |(a, b)| a != b),
-        order in proptest::collection::vec(any::<prop::sample::Index>(), 0..200),
-    ) {
-        pair(ids, order)?;
-    }
-}
-
-/// Two machines joined by two connections whose messages arrive in any order between connections, in order on each.
-fn pair(ids: (u8, u8), order: Vec<prop::sample::Index>) -> Result<(), TestCaseError> {
-    let mut peers = [Peer::new(settings(ids.0, false), 1), Peer::new(settings(ids.1, false), 2)];
-    // Events on their way to each machine, one queue per (machine, connection's opener).
-    let mut queues: [[Vec<Action>; 2]; 2] = Default::default();
-    let mut now = 0;
-    let mut order = order.into_iter();
-    let mut open = [false, false];
-    let mut out = Vec::new();
-    for (i, peer) in peers.iter_mut().enumerate() {
-        peer.handle(Event::Start, now, &mut out);
-        prop_assert_eq!(std::mem::take(&mut out), vec![Action::Connect]);
-        // The other side accepts, then we hear that it is open.
-        queues[1 - i][i].push(Action::Connect);
-        queues[i][i].push(Action::Connect);
-        open[i] = true;
-    }
-    for _ in 0..10_000 {
-        let ready: Vec<(usize, usize)> =
-            (0..4).map(|n| (n / 2, n % 2)).filter(|(m, c)| !queues[*m][*c].is_empty()).collect();
-        let (machine, opener, mut reaction) = if ready.is_empty() {
-            if peers.iter().all(|p| p.state() == State::Established) {
-                return Ok(());
-            }
-            now = peers.iter().filter_map(Peer::next_deadline).min().expect("a timer");
-            for (machine, peer) in peers.iter_mut().enumerate() {
-                let mut reaction = Vec::new();
-                peer.handle(Event::Tick, now, &mut reaction);
-                route(machine, reaction, &mut queues, &mut open);
-            }
-            continue;
-        } else {
-            let at = order.next().map_or(0, |i| i.index(ready.len()));
-            (ready[at].0, ready[at].1, Vec::new())
-        };
-        let item = queues[machine][opener].remove(0);
-        let side = if machine == opener { Side::Ours } else { Side::Theirs };
-        let peer = &mut peers[machine];
-        match item {
-            Action::Connect if machine == opener => peer.handle(Event::Connected, now, &mut reaction),
-            Action::Connect => peer.handle(Event::Accepted, now, &mut reaction),
-            Action::Close(_) => peer.handle(Event::Closed(side, "closed".into()), now, &mut reaction),
-            Action::Send(_, bytes) => {
-                let frame = frame(&bytes, MAX_LEN).unwrap().unwrap();
-                peer.handle(Event::Message(side, frame.kind, frame.body), now, &mut reaction);
-            }
-            other => panic!("{other:?}"),
-        }
-        route(machine, reaction, &mut queues, &mut open);
-    }
-    Err(TestCaseError::fail("no session after 10,000 steps"))
-}
-
-fn route(machine: usize, actions: Vec<Action>, queues: &mut [[Vec<Action>; 2]; 2], open: &mut [bool; 2]) {
-    for action in actions {
-        let opener = |side: Side| if side == Side::Ours { machine } else { 1 - machine };
-        match action {
-            Action::Connect => {
-                assert!(!std::mem::replace(&mut open[machine], true));
-                queues[1 - machine][machine].push(Action::Connect);
-                queues[machine][machine].push(Action::Connect);
-            }
-            Action::Send(side, bytes) => queues[1 - machine][opener(side)].push(Action::Send(side, bytes)),
-            Action::Close(side) => {
-                // The network notifies the other side; data in transit to us is lost.
-                queues[machine][opener(side)].clear();
-                open[opener(side)] = false;
-                queues[1 - machine][opener(side)].push(Action::Close(side));
-            }
-            Action::Refuse(_) => {
-                queues[machine][1 - machine].clear();
-                open[1 - machine] = false;
-                queues[1 - machine][1 - machine].push(Action::Close(Side::Ours));
-            }
-            Action::Up(..) | Action::Down(_) => {}
-        }
     }
 }

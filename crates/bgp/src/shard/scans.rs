@@ -323,7 +323,11 @@ impl Core {
             }
             Kind::Open => self.open_gate(route, out),
             Kind::Watch => self.watch_again(route, out),
-            Kind::Dump(request) if request.ranked => self.dump_list(route, &mut part.ranked),
+            Kind::Dump(request) if request.ranked => {
+                if request.scope.has(route.prefix()) {
+                    self.dump_list(route, &mut part.ranked);
+                }
+            }
             Kind::Dump(request) => {
                 if request.scope.has(route.prefix())
                     && let Some(advertised) = self.advertised(route)

@@ -332,6 +332,9 @@ impl Sessions {
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
             prefix_sid: peer.settings.prefix_sid,
             long_lived: negotiated.long_lived.is_some(),
+            long_lived_partial: negotiated.long_lived.is_none()
+                && peer.settings.graceful_restart.long_lived_partial
+                && peer.kind.is_inside(),
             aigp: peer.settings.aigp,
             role: peer.settings.role,
             next_hop,

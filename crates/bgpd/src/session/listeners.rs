@@ -27,6 +27,9 @@ fn places(addresses: &[SocketAddr]) -> impl Iterator<Item = Place> + '_ {
     })
 }
 
+/// The listening sockets of a run of BGP for the next one, with its keys. They lose no connection on the way.
+pub struct HandedOverListeners(Vec<(Place, TcpListener)>);
+
 /// The listening sockets, by a number that is never used again.
 #[derive(Default, Debug)]
 pub(super) struct Listeners {
@@ -43,6 +46,27 @@ impl Listeners {
         let mut listeners = Listeners::default();
         places(addresses).try_for_each(|place| listeners.add(place, keys, poll))?;
         Ok(listeners)
+    }
+
+    /// Takes over the sockets of another run.
+    ///
+    /// # Errors
+    /// The system has no room for another watch.
+    pub(super) fn take_over(handed: HandedOverListeners, poll: &Poll) -> io::Result<Listeners> {
+        let mut listeners = Listeners::default();
+        handed.0.into_iter().try_for_each(|(place, listener)| listeners.insert(place, listener, poll))?;
+        Ok(listeners)
+    }
+
+    /// Gives all sockets away. None is left.
+    ///
+    /// # Errors
+    /// The system does not end the watch of a socket.
+    pub(super) fn hand_over(&mut self, poll: &Poll) -> io::Result<HandedOverListeners> {
+        for (_, listener) in self.all.values() {
+            poll.registry().deregister(&mut SourceFd(&listener.as_raw_fd()))?;
+        }
+        Ok(HandedOverListeners(std::mem::take(&mut self.all).into_values().collect()))
     }
 
     /// Listens on these addresses in place of the present ones. Those that stay lose no connection. Returns whether any
@@ -96,6 +120,10 @@ impl Listeners {
             io::Error::new(error.kind(), format!("BGP cannot listen on {address}: {error}; {cure}"))
         })?;
         keys::change([&listener], &Keys::default(), keys)?;
+        self.insert(place, listener, poll)
+    }
+
+    fn insert(&mut self, place: Place, listener: TcpListener, poll: &Poll) -> io::Result<()> {
         let token = Token(LISTENERS + self.next);
         poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
         self.all.insert(self.next, (place, listener));
@@ -149,6 +177,27 @@ mod tests {
         assert!(listeners.change(&[two], &keys, &poll).unwrap());
         assert!(listeners.get(0).is_none() && listeners.get(1).is_some());
         assert!(TcpStream::connect(first).is_err());
+    }
+
+    #[test]
+    fn sockets_of_another_run_lose_no_connection() {
+        let (poll, next) = (Poll::new().unwrap(), Poll::new().unwrap());
+        let keys = Keys::default();
+        let mut listeners = Listeners::open(&[on("127.0.0.1:0")], &keys, &poll).unwrap();
+        let [address] = listeners.addresses()[..] else { panic!() };
+        let _waits = TcpStream::connect(address).unwrap();
+        let handed = listeners.hand_over(&poll).unwrap();
+        assert!(listeners.addresses().is_empty());
+        let _waits_too = TcpStream::connect(address).unwrap();
+        let mut taken = Listeners::take_over(handed, &next).unwrap();
+        assert_eq!(taken.addresses(), [address]);
+        for _ in 0..2 {
+            assert!(taken.get(0).unwrap().accept().is_ok());
+        }
+        assert!(
+            !taken.change(&[on("127.0.0.1:0")], &keys, &next).unwrap(),
+            "it is still that of this address"
+        );
     }
 
     #[test]

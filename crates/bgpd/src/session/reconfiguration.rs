@@ -1,7 +1,7 @@
 //! Reload of the neighbours, while other sessions continue.
 
 use super::peer::Peer;
-use super::{Sessions, keys, tcp_ao};
+use super::{HandedOverListeners, Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::{PeerId, PeerKind};
@@ -120,6 +120,7 @@ fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
         || max_prefixes.received != old.max_prefixes.received;
     let export = *export != old.export
         || *default_originate != old.default_originate
+        || graceful_restart.long_lived_partial != old.graceful_restart.long_lived_partial
         || *prefix_sid != old.prefix_sid
         || *aigp != old.aigp
         || as_override != old.as_numbers.as_override
@@ -152,16 +153,39 @@ fn keeps_keys(old: Option<&TcpAoConfig>, new: Option<&TcpAoConfig>) -> bool {
 }
 
 impl Sessions {
-    /// Applies other neighbours and ranges.
+    /// Listens where the next run of BGP with this configuration does, and gives the sockets away: this run accepts no connection
+    /// any more.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses a key or an address to listen on; only keys of listening sockets may have changed.
-    pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
+    /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
+    pub fn hand_over_listeners(&mut self, bgp: &BgpConfig) -> Result<HandedOverListeners, String> {
+        self.listen(bgp)?;
+        self.listeners.hand_over(&self.poll).map_err(|e| e.to_string())
+    }
+
+    /// Changes the keys and addresses of the listening sockets.
+    ///
+    /// # Errors
+    /// A sentence when the kernel refuses one. Nothing has changed.
+    fn listen(&mut self, bgp: &BgpConfig) -> Result<(), String> {
         tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
         keys::change(self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;
+        if let Err(error) = self.listeners.change(&bgp.listen, &wanted, &self.poll) {
+            // The kernel accepted these before.
+            drop(keys::change(self.listeners.sockets(), &wanted, &self.keys));
+            return Err(error.to_string());
+        }
         self.keys = wanted;
-        self.listeners.change(&bgp.listen, &self.keys, &self.poll).map_err(|e| e.to_string())?;
+        Ok(())
+    }
+
+    /// Applies other neighbours and ranges.
+    ///
+    /// # Errors
+    /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
+    pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
+        self.listen(bgp)?;
         let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
         let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
         let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;

@@ -4,11 +4,15 @@
  *
  * names.inc and tables.inc, which tests/support writes from the table, have the object types, the places of functions and the
  * kinds of attributes' values. VERSION is the version that it reports. Profile: MEMORY_PORTS=N, MEMORY_REFUSE=1,
- * MEMORY_ROUTES=N (the routes that it has room for).
+ * MEMORY_ROUTES=N (the routes that it has room for), MEMORY_COUNTS=FILE (it keeps the number of objects of each type in
+ * this file, 64 bits each, for types below 256).
  */
 #include "sai.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define SUCCESS 0
 #define FAILURE (-1)
@@ -49,6 +53,10 @@ static uint32_t routes, route_room;
 static sai_object_id_t the_switch, router, cpu;
 static sai_object_id_t ports[512];
 static uint32_t port_count;
+
+#define COUNTS 256
+static uint64_t no_counts[COUNTS];
+static uint64_t *counts = no_counts;
 
 static object_t **find(sai_object_type_t type, const void *key, size_t size)
 {
@@ -187,6 +195,7 @@ static sai_status_t add(sai_object_type_t type, const void *key, size_t size, ui
         refer(type, &object->attrs[n], 1);
     }
     *at = object;
+    counts[type % COUNTS]++;
     return SUCCESS;
 }
 
@@ -216,6 +225,7 @@ static sai_status_t delete(sai_object_type_t type, const void *key, size_t size)
             vr->references--;
     }
     *at = object->next;
+    counts[type % COUNTS]--;
     free(object->attrs);
     free(object);
     return SUCCESS;
@@ -322,7 +332,7 @@ static sai_status_t of_switch(sai_attribute_t *attr)
     }
 }
 
-static sai_status_t read(sai_object_type_t type, const void *key, size_t size, uint32_t count, sai_attribute_t *attrs)
+static sai_status_t read_all(sai_object_type_t type, const void *key, size_t size, uint32_t count, sai_attribute_t *attrs)
 {
     object_t *object = *find(type, key, size);
     if (!object)
@@ -365,7 +375,7 @@ static sai_status_t read(sai_object_type_t type, const void *key, size_t size, u
     static sai_status_t set_##x(sai_object_id_t oid, const sai_attribute_t *a) { return change(type, &oid, sizeof oid, a); } \
     static sai_status_t get_##x(sai_object_id_t oid, uint32_t count, sai_attribute_t *a)                               \
     {                                                                                                                  \
-        return read(type, &oid, sizeof oid, count, a);                                                                 \
+        return read_all(type, &oid, sizeof oid, count, a);                                                                 \
     }                                                                                                                  \
     static sai_status_t bulk_create_##x(sai_object_id_t sw, uint32_t count, const uint32_t *counts,                    \
         const sai_attribute_t **a, sai_bulk_op_error_mode_t mode, sai_object_id_t *oids, sai_status_t *statuses)       \
@@ -392,7 +402,7 @@ static sai_status_t read(sai_object_type_t type, const void *key, size_t size, u
     static sai_status_t set_##x(const void *key, const sai_attribute_t *a) { return change(type, key, size, a); }      \
     static sai_status_t get_##x(const void *key, uint32_t count, sai_attribute_t *a)                                   \
     {                                                                                                                  \
-        return read(type, key, size, count, a);                                                                        \
+        return read_all(type, key, size, count, a);                                                                        \
     }                                                                                                                  \
     static sai_status_t bulk_create_##x(uint32_t count, const uint8_t *keys, const uint32_t *counts,                   \
         const sai_attribute_t **a, sai_bulk_op_error_mode_t mode, sai_status_t *statuses)                              \
@@ -451,6 +461,7 @@ static sai_status_t remove_switch(sai_object_id_t oid)
         }
     the_switch = router = cpu = 0;
     routes = port_count = 0;
+    memset(counts, 0, sizeof no_counts);
     return SUCCESS;
 }
 
@@ -458,7 +469,7 @@ static sai_status_t set_switch(sai_object_id_t oid, const sai_attribute_t *a) { 
 
 static sai_status_t get_switch(sai_object_id_t oid, uint32_t count, sai_attribute_t *a)
 {
-    return read(TYPE_SWITCH, &oid, sizeof oid, count, a);
+    return read_all(TYPE_SWITCH, &oid, sizeof oid, count, a);
 }
 
 static sai_status_t stats_of(sai_object_id_t oid, uint32_t count, const uint32_t *counters, uint64_t *values)
@@ -498,6 +509,7 @@ static sai_status_t flush(sai_object_id_t sw, uint32_t count, const sai_attribut
             free(object->attrs);
             free(object);
             flushed++;
+            counts[TYPE_FDB_ENTRY]--;
         }
     return SUCCESS;
 }
@@ -510,6 +522,17 @@ sai_status_t sai_api_initialize(uint64_t flags, const sai_service_method_table_t
         return INVALID_PARAMETER;
     if (table->profile_get_value(0, "MEMORY_REFUSE"))
         return FAILURE;
+    const char *file = table->profile_get_value(0, "MEMORY_COUNTS");
+    if (file) {
+        int fd = open(file, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        void *shared = MAP_FAILED;
+        if (fd >= 0 && !ftruncate(fd, sizeof no_counts))
+            shared = mmap(NULL, sizeof no_counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (shared == MAP_FAILED)
+            return FAILURE;
+        close(fd);
+        counts = shared;
+    }
     services = table;
     return SUCCESS;
 }

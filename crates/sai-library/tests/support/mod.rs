@@ -17,15 +17,18 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library")
 }
 
+/// The files of the library that are written from the table.
+pub(crate) fn generated() -> [(PathBuf, String); 2] {
+    [(folder().join("names.inc"), names()), (folder().join("tables.inc"), tables())]
+}
+
 /// Compiles the library into `into`, with further flags; `None` where there is no C compiler.
 pub(crate) fn compile(into: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
-    std::fs::write(into.join("names.inc"), names()).unwrap();
-    std::fs::write(into.join("tables.inc"), tables()).unwrap();
     let library = into.join(name);
     let version = format!("-DVERSION={}", table_version());
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-Wno-unused-function", "-shared", "-fPIC", "-o"]);
-    cc.arg(&library).arg("-I").arg(into).arg("-I").arg(folder());
+    cc.arg(&library).arg("-I").arg(folder());
     if !flags.iter().any(|flag| flag.starts_with("-DVERSION")) {
         cc.arg(version);
     }
@@ -66,7 +69,9 @@ fn kind(attribute: Attribute) -> Option<(&'static str, usize)> {
 }
 
 fn names() -> String {
-    let mut out = String::from("enum {\n");
+    let mut out = String::from(
+        "/* Written from ribtide's table: SAI_WRITE=1 cargo test -p ribtide-sai-library --test layout */\nenum {\n",
+    );
     for object in ObjectType::all() {
         writeln!(out, "TYPE_{} = {},", object.short_name(), object.number()).unwrap();
     }
@@ -122,7 +127,9 @@ fn names() -> String {
 }
 
 fn tables() -> String {
-    let mut out = String::new();
+    let mut out = String::from(
+        "/* Written from ribtide's table: SAI_WRITE=1 cargo test -p ribtide-sai-library --test layout */\n",
+    );
     let objects = || ObjectType::all().filter(|object| object.api().is_some());
     for object in objects().filter(|object| object.short_name() != "SWITCH") {
         let lower = object.short_name().to_lowercase();

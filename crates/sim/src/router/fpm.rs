@@ -8,7 +8,9 @@ use ribtide_dataplane::fpm::machine::FpmMachine;
 use ribtide_prefix::Rng;
 use ribtide_rib::{DataplaneId, FibAck, FibBatch};
 use ribtide_swss::Change;
-use ribtide_swss::fpmsyncd::{FoundRow, FpmConfig, FpmOut, Fpmsyncd, ProducerRow, RowCursor, WantedRow};
+use ribtide_swss::fpmsyncd::{
+    FoundRow, FpmConfig, FpmOut, Fpmsyncd, ProducerRow, RowCursor, TableKey, WantedRow,
+};
 use ribtide_swss::row::{Field, ResponseKind, ResponseReader, RouteRow, RowName};
 use ribtide_wire::fpm;
 use std::collections::VecDeque;
@@ -386,10 +388,7 @@ impl Server {
 
     fn reply(&mut self, client: &mut Client) {
         let mut bytes = Vec::new();
-        if let Some(in_chip) = self.out.in_chip.take() {
-            fpm::write_start_of_replies(&mut bytes, in_chip);
-        }
-        self.out.offloads.drain(..).for_each(|offload| offload.write(&mut bytes));
+        self.out.write_replies(&mut bytes);
         self.out.events.clear();
         if client.connected && self.connected.is_none() {
             client.to_client.append(&mut bytes);
@@ -514,15 +513,20 @@ impl Server {
                 true => self.machine.wanted_rows(from, PAGE),
                 false => (self.machine.wanted_groups().collect(), None),
             };
-            let differs = |(name, wanted): &(RowName, WantedRow)| {
-                !is_behind(name) && appl.read(name).is_some_and(|fields| !wanted.is(&fields))
+            let differs = |(key, wanted): (TableKey, WantedRow)| {
+                // No client here has VPNs.
+                let TableKey::Row(name) = key else { return None };
+                let differs = !is_behind(&name) && appl.read(&name).is_some_and(|fields| !wanted.is(&fields));
+                differs.then_some(name)
             };
-            differing.extend(rows.into_iter().filter(differs).map(|(name, _)| name));
+            differing.extend(rows.into_iter().filter_map(differs));
             cursor = next;
         }
         let mut out = FpmOut::default();
         let is_answered = self.zmq.is_none();
-        differing.iter().for_each(|name| self.machine.row_again(name, is_answered, &mut out));
+        differing
+            .iter()
+            .for_each(|name| self.machine.row_again(&TableKey::Row(name.clone()), is_answered, &mut out));
         super::trace(|| format!("fpmsyncd repairs {out:?}"));
         appl.groups.write(out.groups.drain(..));
         match &mut self.zmq {

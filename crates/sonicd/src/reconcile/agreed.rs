@@ -134,7 +134,7 @@ mod tests {
                 1 => fpmsyncd::WantedRow::Label(rng.pick(&labels).clone()),
                 _ => fpmsyncd::WantedRow::Group(rng.pick(&groups).clone()),
             };
-            appl_db::Wanted((name(rng), row))
+            appl_db::Wanted((fpmsyncd::TableKey::Row(name(rng)), row))
         });
     }
 

@@ -1,17 +1,18 @@
 //! The rows of APPL_DB: the truth is what fpmsyncd handed over. Rows of other programs stay.
 
 use super::mirror::{Queue, Reader, WantedRow};
-use ribtide_swss::fpmsyncd::{self, RowName};
+use ribtide_swss::fpmsyncd::{self, RowName, TableKey};
+use ribtide_swss::row::VpnTable;
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Database};
 
 /// A row with its key.
-pub(crate) struct Wanted(pub(crate) (RowName, fpmsyncd::WantedRow));
+pub(crate) struct Wanted(pub(crate) (TableKey, fpmsyncd::WantedRow));
 
 impl WantedRow for Wanted {
-    type Key = RowName;
+    type Key = TableKey;
 
-    fn key(&self) -> &RowName {
+    fn key(&self) -> &TableKey {
         &self.0.0
     }
 
@@ -30,17 +31,28 @@ pub(super) fn write_row_name(database: &Database, name: &RowName, out: &mut Stri
     name.write(out);
 }
 
+/// Appends the key of a row that fpmsyncd writes.
+fn write_table_key(database: &Database, key: &TableKey, out: &mut String) {
+    database.write_key_prefix(key.table(), out);
+    key.write(out);
+}
+
 /// How the rows are read.
-pub(crate) fn reader(connection: Connection) -> Reader<RowName, ()> {
+pub(crate) fn reader(connection: Connection) -> Reader<TableKey, ()> {
     Reader {
         table: |name| match name {
-            RowName::Route(_) => "APPL_DB ROUTE_TABLE",
-            RowName::Label(_) => "APPL_DB LABEL_ROUTE_TABLE",
-            RowName::Group(_) => "APPL_DB NEXTHOP_GROUP_TABLE",
+            TableKey::Row(RowName::Route(_)) => "APPL_DB ROUTE_TABLE",
+            TableKey::Row(RowName::Label(_)) => "APPL_DB LABEL_ROUTE_TABLE",
+            TableKey::Row(RowName::Group(_)) => "APPL_DB NEXTHOP_GROUP_TABLE",
+            TableKey::Vpn(VpnTable::PicContext, _) => "APPL_DB PIC_CONTEXT_TABLE",
+            TableKey::Vpn(VpnTable::MySid, _) => "APPL_DB SRV6_MY_SID_TABLE",
+            TableKey::Vpn(VpnTable::SidList, _) => "APPL_DB SRV6_SID_LIST_TABLE",
+            TableKey::Vpn(VpnTable::VnetRoute, _) => "APPL_DB VNET_ROUTE_TABLE",
+            TableKey::Vpn(VpnTable::VnetTunnel, _) => "APPL_DB VNET_ROUTE_TUNNEL_TABLE",
         },
         connection,
-        write_name: write_row_name,
-        queue: Some(Queue { table: RowName::table, key: RowName::text }),
+        write_name: write_table_key,
+        queue: Some(Queue { table: TableKey::table, key: TableKey::text }),
         scanned: None,
         why: Difference::why,
         producer: Box::new(|_| Ok(())),

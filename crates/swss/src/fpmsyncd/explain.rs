@@ -1,6 +1,6 @@
 //! Where a route is in fpmsyncd: its row, and what its last change waits for.
 
-use super::Fpmsyncd;
+use super::{Cause, Fpmsyncd};
 use crate::row::RouteRow;
 use ribtide_prefix::AnyPrefix;
 
@@ -20,6 +20,8 @@ pub struct RouteState {
 pub enum Waiting {
     /// The next-hop object of this number.
     Object(u32),
+    /// The name of the interface of this index.
+    Interface(u32),
     /// To be handed over: its turn, or room for it.
     Turn,
     /// With FIB suppression: an answer of orchagent to each row that was handed over; to so many
@@ -37,6 +39,9 @@ impl std::fmt::Display for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Waiting::Object(id) => write!(f, "next-hop object {id}, which it resolves to, was not announced"),
+            Waiting::Interface(ifindex) => {
+                write!(f, "interface {ifindex}, which a next hop of it leaves by, has no name yet")
+            }
             Waiting::Turn => f.write_str("its change is not handed over yet"),
             Waiting::Answer { rows, more } => {
                 let has = match (rows, more) {
@@ -58,15 +63,16 @@ impl Fpmsyncd {
     pub fn explain(&self, vrf: Option<&str>, prefix: AnyPrefix) -> Option<RouteState> {
         let at = (self.find_vrf(vrf)?, prefix);
         let entry = self.entry(at)?;
-        let object = entry.source.and_then(|source| self.sources.awaited(source));
-        let waiting = match object {
-            Some(id) => Some(Waiting::Object(id)),
-            None if entry.stage.is_changed() => Some(Waiting::Turn),
-            None if self.config.suppress && entry.stage.awaits_answer() => {
+        let awaited = entry.source.and_then(|source| self.awaited(source));
+        let waiting = match awaited {
+            Some(Cause::WaitsForInterface(ifindex)) => Some(Waiting::Interface(ifindex)),
+            Some(Cause::Waits(id)) => Some(Waiting::Object(id)),
+            _ if entry.stage.is_changed() => Some(Waiting::Turn),
+            _ if self.suppresses_in(at.0) && entry.stage.awaits_answer() => {
                 let (rows, more) = entry.stage.count_unanswered();
                 Some(Waiting::Answer { rows, more })
             }
-            None => None,
+            _ => None,
         };
         let row = self.row_of(at, entry).map(|row| self.route_row(row));
         Some(RouteState { row, waiting, confirmed: self.config.suppress && entry.stage.is_confirmed() })

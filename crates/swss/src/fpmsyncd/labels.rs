@@ -10,8 +10,7 @@ use super::source::{RawHop, SourceId, State, What, Written};
 use super::{Cause, FpmEvent, FpmOut, Fpmsyncd};
 use crate::row::{Change, Field, LabelKey, LabelOp, LabelRouteRow, LabelStack, Via};
 use ribtide_prefix::Map;
-use ribtide_wire::netlink::numbers::{RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
-use ribtide_wire::netlink::{Hops, LabelRoute, NextHops, RouteKind};
+use ribtide_wire::netlink::{Hops, LabelRoute, Message, NextHops, RouteKind};
 use std::sync::Arc;
 
 /// One next hop as announced, with its labels.
@@ -19,15 +18,6 @@ use std::sync::Arc;
 pub(super) struct LabelledHop {
     pub(super) hop: RawHop,
     labels: Option<LabelStack>,
-}
-
-/// Next hops of a route to IPv4 or IPv6 destinations, or of a label's.
-fn labelled(hops: Hops<'_>, op: LabelOp, ipv4: bool) -> Box<[LabelledHop]> {
-    let labelled = hops.labelled().map(|(hop, labels)| LabelledHop {
-        hop: RawHop::new(hop, ipv4),
-        labels: (!labels.is_empty()).then(|| LabelStack { op, labels: labels.collect() }),
-    });
-    labelled.collect()
 }
 
 /// A label's route.
@@ -96,17 +86,24 @@ impl Labels {
 }
 
 impl Fpmsyncd {
-    pub(super) fn new_label(&mut self, route: &LabelRoute<'_>, out: &mut FpmOut) {
+    pub(super) fn new_label(
+        &mut self,
+        route: &LabelRoute<'_>,
+        message: Option<&Message<'_>>,
+        out: &mut FpmOut,
+    ) {
         self.counters.announced += 1;
         // Explicit null is not routed by.
         if route.label == 0 {
             return self.counters.ignored += 1;
         }
         self.counters.confirmed += 1;
+        let form = self.announced_form(message, false, out);
         out.label_offloads.push(super::LabelOffload {
             label: route.label,
             table: route.table,
             protocol: route.protocol,
+            form,
         });
         let (hops, state) = match self.label_state(route) {
             Ok(announced) => announced,
@@ -144,10 +141,19 @@ impl Fpmsyncd {
 
     pub(super) fn del_label(&mut self, route: &LabelRoute<'_>, out: &mut FpmOut) {
         self.counters.withdrawn += 1;
-        match label_table(route.table) {
+        match self.label_table(route.table) {
             Ok(()) => self.withdraw_label(route.label),
             Err(why) => self.refuse_label(route.label, why, out),
         }
+    }
+
+    /// Next hops of a route to IPv4 or IPv6 destinations, or of a label's.
+    fn labelled(&self, hops: Hops<'_>, op: LabelOp, ipv4: bool) -> Box<[LabelledHop]> {
+        let labelled = hops.labelled().map(|(hop, labels)| LabelledHop {
+            hop: self.raw_hop(hop, ipv4),
+            labels: (!labels.is_empty()).then(|| LabelStack { op, labels: labels.collect() }),
+        });
+        labelled.collect()
     }
 
     fn refuse_label(&mut self, label: u32, why: Cause, out: &mut FpmOut) {
@@ -174,12 +180,12 @@ impl Fpmsyncd {
 
     /// The next hops of a label's route, and its row; or why it is not carried.
     fn label_state(&self, route: &LabelRoute<'_>) -> Result<(Box<[LabelledHop]>, State), Cause> {
-        label_table(route.table)?;
+        self.label_table(route.table)?;
         let hops = match (route.kind, route.next_hops) {
             (RouteKind::Blackhole, _) => {
                 return Ok((Box::default(), State::Row(Arc::new(Via::blackhole()))));
             }
-            (RouteKind::Unicast, NextHops::Inline(hops)) => labelled(hops, LabelOp::Swap, true),
+            (RouteKind::Unicast, NextHops::Inline(hops)) => self.labelled(hops, LabelOp::Swap, true),
             (RouteKind::Unicast, NextHops::None) => return Err(Cause::NoNextHops),
             (RouteKind::Unicast, NextHops::Id(id)) => return Err(Cause::LabelById(id)),
             _ => return Err(Cause::Kind("other than unicast and blackhole")),
@@ -217,12 +223,12 @@ impl Fpmsyncd {
 
     /// The state of an IP route's next hops, some of which put labels on.
     pub(super) fn state_of_pushing(&self, hops: Hops<'_>, ipv4: bool) -> State {
-        self.state_of_labelled(&labelled(hops, LabelOp::Push, ipv4), true)
+        self.state_of_labelled(&self.labelled(hops, LabelOp::Push, ipv4), true)
     }
 
     /// The source of an IP route's next hops, some of which put labels on.
     pub(super) fn pushing_source(&mut self, hops: Hops<'_>, ipv4: bool) -> SourceId {
-        let hops = labelled(hops, LabelOp::Push, ipv4);
+        let hops = self.labelled(hops, LabelOp::Push, ipv4);
         if let Some(id) = self.sources.find_labelled(&hops) {
             return id;
         }
@@ -259,9 +265,13 @@ impl Fpmsyncd {
             let key = LabelKey::Label(label);
             match (old, &entry.wanted) {
                 (old, Some(new)) if old.as_ref() != Some(new) => {
-                    let reshaped = old.is_some_and(|old| !old.via.same_shape(&new.via));
+                    let old_via = old.map(|old| old.via);
+                    let reshaped = old_via.as_ref().is_some_and(|old| !old.same_shape(&new.via));
                     let name = self.config.protocols.name(new.protocol).clone();
-                    let row = LabelRouteRow { protocol: Some(name), via: new.via.clone() };
+                    let row = LabelRouteRow {
+                        protocol: Some(name),
+                        via: without_weights(old_via.as_deref(), &new.via),
+                    };
                     out.labels.push(Change { key, row: Some(row), reshaped });
                 }
                 (Some(_), None) => out.labels.push(Change::del(key)),
@@ -323,10 +333,21 @@ impl Fpmsyncd {
             ..Entry::default()
         });
     }
+
+    /// Labels are of no VRF.
+    fn label_table(&self, table: u32) -> Result<(), Cause> {
+        if table == 0 || self.is_main_table(table) { Ok(()) } else { Err(Cause::LabelTable(table)) }
+    }
 }
 
-/// Labels are of no VRF.
-fn label_table(table: u32) -> Result<(), Cause> {
-    let default = [0, RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].map(u32::from).contains(&table);
-    if default { Ok(()) } else { Err(Cause::LabelTable(table)) }
+/// The row's next hops, with an empty weight where the row before had one: messages of SONiC's fpmsyncd have no weight, so a consumer
+/// that has not taken the row before would keep it.
+fn without_weights(old: Option<&Via>, new: &Arc<Via>) -> Arc<Via> {
+    let had = old.is_some_and(|old| !old.get(Field::Weight).is_empty());
+    if !had || !new.get(Field::Weight).is_empty() {
+        return new.clone();
+    }
+    let mut via = Via::clone(new);
+    via.put(Field::Weight, "");
+    Arc::new(via)
 }

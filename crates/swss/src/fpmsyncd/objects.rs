@@ -26,6 +26,18 @@ enum Object {
     Group(Vec<Member>, bool),
 }
 
+/// What a next-hop object gives the routes of an SRv6 VPN.
+pub(super) enum Filler<'a> {
+    /// It, or a member of it, is not known.
+    Unknown,
+    Blackhole,
+    /// Its interface is the switch's management.
+    Management,
+    Group,
+    /// The interface of a single next hop.
+    Interface(&'a str),
+}
+
 /// A group's row.
 #[derive(Default, Debug)]
 struct GroupRow {
@@ -126,6 +138,10 @@ impl Fpmsyncd {
     pub(super) fn new_object(&mut self, object: &NextHop<'_>, out: &mut FpmOut) {
         self.counters.objects += 1;
         let id = object.id;
+        let is_single = matches!(object.forward, Forward::Via(..) | Forward::Blackhole(_));
+        if self.config.as_sonic.next_hop_change && is_single && self.objects.map.contains_key(&id) {
+            return;
+        }
         let new = match object.forward {
             Forward::Via(afi, via) => Object::NextHop {
                 gateway: via.gateway.unwrap_or(no_gateway(afi == ribtide_prefix::Afi::Ipv4)),
@@ -212,15 +228,15 @@ impl Fpmsyncd {
         for id in &groups {
             self.write_group(*id);
         }
-        let states = groups
-            .into_iter()
-            .filter_map(|id| Some((self.sources.find_object(id)?, self.state_of_object(id))));
+        let states =
+            groups.iter().filter_map(|id| Some((self.sources.find_object(*id)?, self.state_of_object(*id))));
         let states = states.filter(|(_, state)| *state != State::Waiting).collect();
         self.replace(states);
+        groups.into_iter().for_each(|id| self.vpn_object_changed(id));
     }
 
     /// Writes a group's row, if all its members are known. Until then it keeps the row that it has.
-    fn write_group(&mut self, id: u32) {
+    pub(super) fn write_group(&mut self, id: u32) {
         let Some(Object::Group(members, _)) = self.objects.map.get(&id) else { return };
         let hops: Option<Vec<_>> = members
             .iter()
@@ -232,7 +248,11 @@ impl Fpmsyncd {
             })
             .collect();
         let Some(hops) = hops.filter(|hops| !hops.is_empty()) else { return };
-        let via = Arc::new(Via::hops(hops.into_iter(), true));
+        let mut via = Via::hops(hops.into_iter(), true);
+        if let Some(sources) = self.segment_sources(id) {
+            via.put(Field::SegSrc, &sources);
+        }
+        let via = Arc::new(via);
         self.objects.want(id, Some(via), self.session.epoch);
         if let Some(Object::Group(_, written)) = self.objects.map.get_mut(&id) {
             *written = true;
@@ -253,6 +273,17 @@ impl Fpmsyncd {
         }
     }
 
+    /// What an object gives the routes of an SRv6 VPN.
+    pub(super) fn object_filler(&self, id: u32) -> Filler<'_> {
+        match self.objects.map.get(&id) {
+            None | Some(Object::Group(_, false)) => Filler::Unknown,
+            Some(Object::Group(_, true)) => Filler::Group,
+            Some(Object::Blackhole) => Filler::Blackhole,
+            Some(Object::NextHop { ifindex, .. }) if self.is_management(*ifindex) => Filler::Management,
+            Some(Object::NextHop { ifindex, .. }) => Filler::Interface(self.ifname(*ifindex)),
+        }
+    }
+
     /// The source of routes that name an object.
     pub(super) fn object_source(&mut self, id: u32) -> SourceId {
         if let Some(source) = self.sources.find_object(id) {
@@ -268,9 +299,13 @@ impl Fpmsyncd {
         let states = hops.into_iter().map(|(source, hops)| (source, self.state_of_hops(&hops)));
         let labelled = self.sources.labelled_by(ifindex);
         let labelled = labelled.iter().map(|(source, hops)| (*source, self.state_of_labelled(hops, true)));
-        let states = states.chain(labelled).collect();
+        let others = self.sources.others_by(ifindex).into_iter();
+        let others = others.map(|source| (source, self.state_of(self.sources.what(source))));
+        let others = others.filter(|(_, state)| *state != State::Waiting);
+        let states = states.chain(labelled).chain(others).collect();
         self.replace(states);
         self.labels_follow(ifindex);
+        self.pic_contexts_follow(ifindex);
         let next_hops = self.objects.map.iter().filter(|(_, object)| match object {
             Object::NextHop { ifindex: by, .. } => *by == ifindex,
             _ => false,

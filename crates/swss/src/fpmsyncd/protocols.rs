@@ -33,7 +33,7 @@ const STOCK: [(u8, &str); 22] = [
 ];
 
 impl Default for Protocols {
-    /// The names that iproute2 ships; a number without a name is its decimal text.
+    /// The names that iproute2 ships; a number without a name is hexadecimal, as libnl prints it.
     fn default() -> Self {
         let mut protocols = Protocols::unnamed();
         for (number, name) in STOCK {
@@ -45,7 +45,7 @@ impl Default for Protocols {
 
 impl Protocols {
     fn unnamed() -> Self {
-        Protocols((0..=u8::MAX).map(|number| number.to_string().into()).collect())
+        Protocols((0..=u8::MAX).map(|number| format!("{number:#x}").into()).collect())
     }
 
     /// The names of a file in the form of `rt_protos`: a number and a name a line, `#` before a comment. Lines of
@@ -68,7 +68,7 @@ impl Protocols {
         &self.0[usize::from(number)]
     }
 
-    /// The number of a text: a name, or a decimal number.
+    /// The number of a text: a name, or a decimal or hexadecimal number. Earlier versions wrote decimal ones.
     pub fn number(&self, text: &str) -> Option<u8> {
         let named = self.0.iter().position(|name| &**name == text);
         named.and_then(|n| u8::try_from(n).ok()).or_else(|| number_of(text))
@@ -90,12 +90,12 @@ mod tests {
     fn names_and_numbers_both_ways() {
         let stock = Protocols::default();
         assert_eq!(&**stock.name(186), "bgp");
-        assert_eq!(&**stock.name(196), "196");
+        assert_eq!((&**stock.name(196), &**stock.name(5)), ("0xc4", "0x5"));
         assert_eq!(stock.number("static"), Some(4));
-        assert_eq!(stock.number("196"), Some(196));
+        assert_eq!((stock.number("196"), stock.number("0xc4")), (Some(196), Some(196)));
         assert_eq!(stock.number("frr"), None);
         let own = Protocols::parse("#\n4\tstatic # by hand\n0xc4 frr\n300 many\nx y\n");
-        assert_eq!((&**own.name(4), &**own.name(196), &**own.name(186)), ("static", "frr", "186"));
+        assert_eq!((&**own.name(4), &**own.name(196), &**own.name(186)), ("static", "frr", "0xba"));
         assert_eq!(own.number("frr"), Some(196));
     }
 }

@@ -7,7 +7,10 @@
 
 use super::{FpmOut, Fpmsyncd};
 pub use crate::row::RowName;
-use crate::row::{Change, LabelKey, LabelRouteRow, NextHopGroupRow, RouteKey, RouteRow, Row, Via};
+use crate::row::{
+    Change, LabelKey, LabelRouteRow, Name, NextHopGroupRow, RouteKey, RouteRow, Row, Via, VpnChange, VpnRow,
+    VpnTable,
+};
 use std::sync::Arc;
 
 /// A row of APPL_DB with its fields; none: there is no such row.
@@ -26,6 +29,40 @@ pub enum ProducerRow {
     Unknown,
 }
 
+/// The key of a row that fpmsyncd writes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum TableKey {
+    /// Of a table that carries routes.
+    Row(RowName),
+    /// Of a table of VPNs.
+    Vpn(VpnTable, Name),
+}
+
+impl TableKey {
+    /// The table.
+    pub fn table(&self) -> &'static str {
+        match self {
+            TableKey::Row(name) => name.table(),
+            TableKey::Vpn(table, _) => table.name(),
+        }
+    }
+
+    /// The text of the key, without the table.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
+    /// Appends the text of the key, without the table.
+    pub fn write(&self, out: &mut String) {
+        match self {
+            TableKey::Row(name) => name.write(out),
+            TableKey::Vpn(_, key) => out.push_str(key),
+        }
+    }
+}
+
 /// A row that APPL_DB should have.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WantedRow {
@@ -35,6 +72,8 @@ pub enum WantedRow {
     Label(LabelRouteRow),
     /// Of `NEXTHOP_GROUP_TABLE`.
     Group(NextHopGroupRow),
+    /// Of a table of VPNs.
+    Vpn(VpnRow),
 }
 
 impl WantedRow {
@@ -64,6 +103,10 @@ impl WantedRow {
                     .is_some_and(|found| found.protocol == row.protocol && same(&found.via, &row.via)),
                 WantedRow::Label(row) => read::<LabelRouteRow>(fields)
                     .is_some_and(|found| found.protocol == row.protocol && same(&found.via, &row.via)),
+                WantedRow::Vpn(row) => {
+                    let pairs = &mut fields.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+                    VpnRow::from_fields(row.table, pairs) == *row
+                }
                 WantedRow::Group(row) => {
                     read::<NextHopGroupRow>(fields).is_some_and(|found| same(&found.via, &row.via))
                 }
@@ -86,12 +129,12 @@ impl Fpmsyncd {
         &self,
         from: RowCursor,
         count: usize,
-    ) -> (Vec<(RowName, WantedRow)>, Option<RowCursor>) {
+    ) -> (Vec<(TableKey, WantedRow)>, Option<RowCursor>) {
         let RowCursor { vrf, ipv6, at } = from;
         let mut rows = Vec::new();
         let Some(of) = self.vrfs.get(vrf as usize) else {
-            // Labels and groups are few.
-            let labels = self.labels.keys().map(RowName::Label);
+            // Labels, groups, contexts and SIDs are few.
+            let labels = self.labels.keys().map(|key| TableKey::Row(RowName::Label(key)));
             rows.extend(labels.filter_map(|name| Some((name.clone(), self.wanted(&name)?))));
             rows.extend(self.wanted_groups());
             return (rows, None);
@@ -111,22 +154,41 @@ impl Fpmsyncd {
                 && entry.epoch != 0
                 && let Some(row) = self.row_of((vrf, prefix), entry)
             {
-                let key = RouteKey::new(of.name.clone(), prefix);
-                rows.push((RowName::Route(key), WantedRow::Route(self.route_row(row))));
+                rows.push(match of.name.as_deref().filter(|_| of.is_vnet) {
+                    Some(vnet) => {
+                        let (key, row) = Self::vnet_row(vnet, prefix, &row.via);
+                        (TableKey::Vpn(row.table, key), WantedRow::Vpn(row))
+                    }
+                    None => {
+                        let key = RouteKey::new(of.name.clone(), prefix);
+                        (TableKey::Row(RowName::Route(key)), WantedRow::Route(self.route_row(row)))
+                    }
+                });
             }
         }
         (rows, Some(RowCursor { vrf, ipv6, at: next }))
     }
 
-    /// Those of `NEXTHOP_GROUP_TABLE` alone, which goes through APPL_DB whatever routes do.
-    pub fn wanted_groups(&self) -> impl Iterator<Item = (RowName, WantedRow)> {
-        let groups = self.objects.keys().map(RowName::Group);
-        groups.filter_map(|name| Some((name.clone(), self.wanted(&name)?)))
+    /// Those of `NEXTHOP_GROUP_TABLE` and of the tables of VPNs, but VNETs, alone: these go through APPL_DB whatever routes do.
+    pub fn wanted_groups(&self) -> impl Iterator<Item = (TableKey, WantedRow)> {
+        let groups = self.objects.keys().map(|key| TableKey::Row(RowName::Group(key)));
+        let others = self.vpn_rows.keys().map(|(table, key)| TableKey::Vpn(table, key));
+        groups.chain(others).filter_map(|name| Some((name.clone(), self.wanted(&name)?)))
     }
 
     /// The row that APPL_DB should have of this key; `None` without one, or when its change is not
     /// handed over.
-    pub fn wanted(&self, name: &RowName) -> Option<WantedRow> {
+    pub fn wanted(&self, name: &TableKey) -> Option<WantedRow> {
+        match name {
+            TableKey::Row(name) => self.wanted_row(name),
+            TableKey::Vpn(table @ (VpnTable::VnetRoute | VpnTable::VnetTunnel), key) => {
+                self.wanted_vnet_row(*table, key, true).map(WantedRow::Vpn)
+            }
+            TableKey::Vpn(table, key) => self.vpn_rows.settled(*table, key).cloned().map(WantedRow::Vpn),
+        }
+    }
+
+    fn wanted_row(&self, name: &RowName) -> Option<WantedRow> {
         Some(match name {
             RowName::Route(RouteKey::Route { vrf, prefix, .. }) => {
                 let at = (self.find_vrf(vrf.as_deref())?, *prefix);
@@ -156,7 +218,7 @@ impl Fpmsyncd {
                 // Others are another program's.
                 RowName::Group(key) => key.parse::<u32>().is_ok() && self.has_group_row(key),
             };
-            match self.wanted(name).filter(|_| has) {
+            match self.wanted_row(name).filter(|_| has) {
                 Some(wanted) if wanted.is(fields) => ProducerRow::Same,
                 // It is written again.
                 Some(_) => ProducerRow::Other,
@@ -170,12 +232,12 @@ impl Fpmsyncd {
     }
 
     /// Watches these rows, in place of others: a row that is handed over ends its watch.
-    pub fn watch(&mut self, names: &[RowName]) {
+    pub fn watch(&mut self, names: &[TableKey]) {
         self.watched = names.iter().cloned().collect();
     }
 
     /// Whether a row is watched, so that none of its key was handed over since.
-    pub fn is_watched(&self, name: &RowName) -> bool {
+    pub fn is_watched(&self, name: &TableKey) -> bool {
         self.watched.contains(name)
     }
 
@@ -188,13 +250,24 @@ impl Fpmsyncd {
         let labels = out.labels.iter().map(|row| RowName::Label(row.key));
         let groups = out.groups.iter().chain(&out.old_groups).map(|row| RowName::Group(row.key.clone()));
         for name in routes.chain(labels).chain(groups) {
-            self.watched.remove(&name);
+            self.watched.remove(&TableKey::Row(name));
+        }
+        for row in out.vpn_rows.iter().chain(&out.old_vpn_rows) {
+            self.watched.remove(&TableKey::Vpn(row.table, row.key.clone()));
         }
     }
 
     /// Emits a row again, in place of whatever APPL_DB has. `answered`: orchagent answers it.
-    pub fn row_again(&mut self, name: &RowName, answered: bool, out: &mut FpmOut) {
-        match (name.clone(), self.wanted(name)) {
+    pub fn row_again(&mut self, name: &TableKey, answered: bool, out: &mut FpmOut) {
+        let name = match (name, self.wanted(name)) {
+            (TableKey::Row(name), _) => name,
+            (TableKey::Vpn(table, key), Some(WantedRow::Vpn(row))) => {
+                let (table, key) = (*table, key.clone());
+                return out.vpn_rows.push(VpnChange { table, key, row: Some(row), reshaped: true });
+            }
+            _ => return,
+        };
+        match (name.clone(), self.wanted_row(name)) {
             (RowName::Route(key), Some(WantedRow::Route(row))) => {
                 let RouteKey::Route { vrf, prefix, .. } = &key else { return };
                 let Some(at) = self.find_vrf(vrf.as_deref()).map(|vrf| (vrf, *prefix)) else { return };

@@ -50,7 +50,9 @@ impl Fpmsyncd {
             of.routes.for_each(|prefix, _| pack_prefix(prefix, &mut bytes));
             (vrf, bytes)
         };
-        Resend { vrfs: (0..).zip(&self.vrfs).map(packed).collect(), at: 0 }
+        // Rows of VNETs go through Redis, with those of the other tables.
+        let vrfs = (0..).zip(&self.vrfs).filter(|(_, of)| !of.is_vnet);
+        Resend { vrfs: vrfs.map(packed).collect(), at: 0 }
     }
 
     /// Appends the rows of the next routes, at most `count`, each of which replaces the row that is there. Returns false

@@ -25,9 +25,8 @@ pub(super) type Places = SmallVec<[Option<u32>; PREFETCH_BATCH]>;
 impl Fpmsyncd {
     /// Takes in an answer about a route, as SONiC's orchagent publishes it.
     pub fn confirm(&mut self, response: &RouteResponse, out: &mut FpmOut) {
-        let Some(protocol) = response.protocol.as_deref().filter(|protocol| !protocol.is_empty()) else {
-            return;
-        };
+        // Without a protocol it is a deletion. An empty one is that of a row without one.
+        let Some(protocol) = response.protocol.as_deref() else { return };
         let RouteKey::Route { vrf, prefix, .. } = &response.key else { return };
         match &response.status {
             RouteStatus::Success => {
@@ -86,9 +85,8 @@ impl Fpmsyncd {
         mut prefixes: impl Iterator<Item = AnyPrefix>,
         out: &mut FpmOut,
     ) {
-        let Some(vrf) = self.find_vrf(vrf).filter(|_| self.config.suppress && !protocol.is_empty()) else {
-            return;
-        };
+        let Some(vrf) = self.find_vrf(vrf).filter(|vrf| self.suppresses_in(*vrf)) else { return };
+        let is_named = !protocol.is_empty();
         let protocol = self.config.protocols.number(protocol);
         let mut next = SmallVec::<[AnyPrefix; PREFETCH_BATCH]>::new();
         loop {
@@ -104,9 +102,18 @@ impl Fpmsyncd {
                 if let Some(at) = places.get(n) {
                     self.vrfs[vrf as usize].routes.expect(prefix, *at);
                 }
-                self.answered((vrf, prefix), protocol, out);
+                let at = (vrf, prefix);
+                if is_named || self.has_no_protocol(at) {
+                    self.answered(at, protocol, out);
+                }
             }
         }
+    }
+
+    /// Whether the row of a route names no protocol.
+    fn has_no_protocol(&self, at: RouteRef) -> bool {
+        let row = self.entry(at).and_then(|entry| self.row_of(at, entry));
+        row.is_some_and(|row| !row.via.has_protocol())
     }
 
     fn answered(&mut self, at: RouteRef, protocol: Option<u8>, out: &mut FpmOut) {

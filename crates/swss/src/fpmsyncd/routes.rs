@@ -1,14 +1,18 @@
 //! Routes: which row each has, and the changes that were not taken yet.
 
+use super::overlay::is_overlay;
 use super::responses::Places;
 use super::source::{RawHop, SourceId, State, What, Written};
 use super::stage::Stage;
 use super::table::Entry;
-use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, Offload, RouteRef, Vrf};
+use super::vnets::{VNET, is_vnet};
+use super::{Cause, Changed, FpmEvent, FpmOut, Fpmsyncd, RouteRef, Vrf};
 use crate::row::{Change, Name, RouteKey, RouteRow, Via};
 use ribtide_prefix::{AnyPrefix, Map, PREFETCH_BATCH, Set};
-use ribtide_wire::netlink::numbers::{LWTUNNEL_ENCAP_MPLS, RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN};
-use ribtide_wire::netlink::{Hops, NextHops, Route, RouteKind};
+use ribtide_wire::netlink::numbers::{
+    LWTUNNEL_ENCAP_MPLS, NH_ENCAP_SRV6_ROUTE, RT_TABLE_DEFAULT, RT_TABLE_LOCAL, RT_TABLE_MAIN,
+};
+use ribtide_wire::netlink::{Hop, Hops, Message, NextHops, Route, RouteKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -44,60 +48,60 @@ pub(super) fn no_gateway(ipv4: bool) -> IpAddr {
 /// every row.
 #[derive(Default)]
 pub(super) struct Copies {
-    vias: Map<usize, Arc<Via>>,
+    /// With whether a row names a protocol.
+    vias: Map<usize, (Arc<Via>, bool)>,
     protocols: Map<u8, Name>,
 }
 
 impl Copies {
     pub(super) fn row(&mut self, via: &Arc<Via>, name: &Name, protocol: u8) -> RouteRow {
-        let same = self.vias.entry(Arc::as_ptr(via).addr()).or_insert_with(|| Arc::new(Via::clone(via)));
+        let shared = || (Arc::new(Via::clone(via)), via.has_protocol());
+        let (same, has_protocol) = self.vias.entry(Arc::as_ptr(via).addr()).or_insert_with(shared);
         let name = self.protocols.entry(protocol).or_insert_with(|| Name::from(&**name));
-        RouteRow { protocol: Some(name.clone()), via: same.clone() }
-    }
-}
-
-/// Whether a route drops packets; the error is why the chip does not carry it.
-pub(super) fn carried(route: &Route<'_>) -> Result<bool, Cause> {
-    let unsupported = |kind| Err(Cause::Kind(kind));
-    match route.kind {
-        RouteKind::Blackhole => Ok(true),
-        RouteKind::Unicast if ![0, LWTUNNEL_ENCAP_MPLS].contains(&route.encap) => {
-            Err(Cause::Encapsulated(route.encap))
-        }
-        RouteKind::Unicast => Ok(false),
-        RouteKind::Local => unsupported("local"),
-        RouteKind::Broadcast => unsupported("broadcast"),
-        RouteKind::Multicast => unsupported("multicast"),
-        RouteKind::Unreachable => unsupported("unreachable"),
-        RouteKind::Prohibit => unsupported("prohibit"),
-        RouteKind::Other(_) => unsupported("other"),
+        RouteRow { protocol: has_protocol.then(|| name.clone()), via: same.clone() }
     }
 }
 
 impl Fpmsyncd {
-    pub(super) fn new_route(&mut self, route: &Route<'_>, out: &mut FpmOut) {
+    pub(super) fn new_route(&mut self, route: &Route<'_>, message: Option<&Message<'_>>, out: &mut FpmOut) {
         self.counters.announced += 1;
         self.numbers.drop_held(route.table, route.prefix);
-        self.route_announced(route, out);
+        self.route_announced(route, message, out);
     }
 
     /// Takes in a route that is announced, now or when its VRF had no name yet.
-    pub(super) fn route_announced(&mut self, route: &Route<'_>, out: &mut FpmOut) {
+    pub(super) fn route_announced(
+        &mut self,
+        route: &Route<'_>,
+        message: Option<&Message<'_>>,
+        out: &mut FpmOut,
+    ) {
         let vrf = match self.vrf_of(route.table, true) {
             Ok(vrf) => vrf,
             Err(why @ Some(Cause::UnknownVrf(_))) => {
-                let why = self.hold(route).err().or(why);
+                let why = self.hold(route, message).err().or(why);
                 return self.refuse(route.prefix, why, out);
             }
             Err(why) => return self.refuse(route.prefix, why, out),
         };
         self.numbered(vrf, route.table, route.prefix);
         let at = (vrf, route.prefix);
-        if !self.config.suppress {
+        if !self.suppresses_in(vrf) {
             // At once, also for what will be ignored: the daemon waits for it.
-            self.offload(at, route.protocol, None, out);
+            match route.encap {
+                // SONiC's sends no reply to these.
+                NH_ENCAP_SRV6_ROUTE => self.offload(at, route.protocol, None, out),
+                encap => {
+                    let form = self.announced_form(message, encap != 0, out);
+                    self.reply(at, route.protocol, None, form, out);
+                }
+            }
         }
-        let source = match self.source_of(route) {
+        let source = match self.vrfs[vrf as usize].is_vnet {
+            true => self.vnet_source(route),
+            false => self.source_of(route),
+        };
+        let source = match source {
             Ok(source) => source,
             Err(why) => {
                 // It replaces what the prefix had.
@@ -105,10 +109,10 @@ impl Fpmsyncd {
                 return self.refuse(route.prefix, Some(why), out);
             }
         };
-        if let Some(id) = self.sources.awaited(source)
-            && self.logged.insert(Cause::Waits(id))
+        if let Some(why) = self.awaited(source)
+            && self.logged.insert(why.clone())
         {
-            out.events.push(FpmEvent::Route(route.prefix, Cause::Waits(id)));
+            out.events.push(FpmEvent::Route(route.prefix, why));
         }
         self.announce(at, source, route.protocol, out);
     }
@@ -120,6 +124,27 @@ impl Fpmsyncd {
             Ok(vrf) if self.withdraws(vrf, route.table, route.prefix) => self.withdraw((vrf, route.prefix)),
             Ok(_) => self.counters.unchanged += 1,
             Err(why) => self.refuse(route.prefix, why, out),
+        }
+    }
+
+    /// Whether a route drops packets; the error is why the chip does not carry it.
+    pub(super) fn carried(&self, route: &Route<'_>) -> Result<bool, Cause> {
+        let unsupported = |kind| Err(Cause::Kind(kind));
+        match route.kind {
+            RouteKind::Blackhole => Ok(true),
+            RouteKind::Unicast => match route.encap {
+                0 => Ok(false),
+                LWTUNNEL_ENCAP_MPLS if !self.config.as_sonic.mpls_push => Ok(false),
+                NH_ENCAP_SRV6_ROUTE => Ok(false),
+                encap if is_overlay(encap) => Ok(false),
+                other => Err(Cause::Encapsulated(other)),
+            },
+            RouteKind::Local => unsupported("local"),
+            RouteKind::Broadcast => unsupported("broadcast"),
+            RouteKind::Multicast => unsupported("multicast"),
+            RouteKind::Unreachable => unsupported("unreachable"),
+            RouteKind::Prohibit => unsupported("prohibit"),
+            RouteKind::Other(_) => unsupported("other"),
         }
     }
 
@@ -138,7 +163,7 @@ impl Fpmsyncd {
         Ok(self.vrf_name(table, present)?.map_or(0, |name| self.vrf_named(&name)))
     }
 
-    /// The name of a table's VRF; the default one has none. Unlike in SONiC a kernel's number for
+    /// The name of a table's VRF or VNET; the default one has none. Unlike in SONiC a kernel's number for
     /// the main table is the default VRF's too, and for a withdrawal the name counts that the
     /// interface had.
     pub(super) fn vrf_name(&self, table: u32, present: bool) -> Result<Option<Name>, Option<Cause>> {
@@ -148,16 +173,19 @@ impl Fpmsyncd {
         let link = self.links.get(&table).filter(|link| link.present || !present);
         let name = link
             .map(|link| &link.name)
-            .filter(|name| ["Vrf", "Vnet", "mgmt"].iter().any(|prefix| name.starts_with(prefix)));
+            .filter(|name| ["Vrf", VNET, "mgmt"].iter().any(|prefix| name.starts_with(prefix)));
         match name {
-            Some(name) if name.starts_with("Vrf") => Ok(Some(name.clone())),
-            Some(name) if name.starts_with("Vnet") => Err(Some(Cause::Vnet(table))),
-            Some(_) => Err(None),
-            None if [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].map(u32::from).contains(&table) => {
-                Ok(None)
-            }
+            Some(name) if name.starts_with("mgmt") => Err(None),
+            Some(name) => Ok(Some(name.clone())),
+            None if self.is_main_table(table) => Ok(None),
             None => Err(Some(Cause::UnknownVrf(table))),
         }
+    }
+
+    /// Whether a table is one of the kernel's that is no VRF's.
+    pub(super) fn is_main_table(&self, table: u32) -> bool {
+        let main = [RT_TABLE_DEFAULT, RT_TABLE_MAIN, RT_TABLE_LOCAL].map(u32::from);
+        main.contains(&table) && !self.config.as_sonic.main_table
     }
 
     /// The number of a VRF, which is made when it is new.
@@ -166,7 +194,12 @@ impl Fpmsyncd {
             return *id;
         }
         let id = self.vrfs.len() as u32;
-        self.vrfs.push(Vrf { name: Some(name.clone()), table: 0, routes: Default::default() });
+        self.vrfs.push(Vrf {
+            name: Some(name.clone()),
+            is_vnet: is_vnet(name),
+            table: 0,
+            routes: Default::default(),
+        });
         self.vrf_ids.insert(name.clone(), id);
         id
     }
@@ -178,10 +211,12 @@ impl Fpmsyncd {
     /// The source of a route's next hops, or why the route is not carried. A new source has no user
     /// yet.
     fn source_of(&mut self, route: &Route<'_>) -> Result<SourceId, Cause> {
-        if carried(route)? {
+        if self.carried(route)? {
             return Ok(self.sources.fixed(&Arc::new(Via::blackhole())));
         }
         match route.next_hops {
+            _ if route.encap == NH_ENCAP_SRV6_ROUTE => self.srv6_source(route),
+            _ if is_overlay(route.encap) => self.overlay_source(route),
             NextHops::Id(id) => Ok(self.object_source(id)),
             NextHops::Inline(hops) if route.encap != 0 => {
                 Ok(self.pushing_source(hops, route.prefix.addr().is_ipv4()))
@@ -191,13 +226,64 @@ impl Fpmsyncd {
         }
     }
 
+    /// The source of this kind, which is made when it is new.
+    pub(super) fn other_source(&mut self, what: What) -> SourceId {
+        match self.sources.find_other(&what) {
+            Some(id) => id,
+            None => {
+                let state = self.state_of(&what);
+                self.sources.insert(what, state)
+            }
+        }
+    }
+
+    /// What a source gives its routes, as things are now.
+    pub(super) fn state_of(&self, what: &What) -> State {
+        match what {
+            What::Fixed(via) => State::Row(via.clone()),
+            What::Hops(hops) => self.state_of_hops(hops),
+            What::Labelled(hops) => self.state_of_labelled(hops, true),
+            What::Object(id) => self.state_of_object(*id),
+            What::Overlay(hops) => self.state_of_overlay(hops),
+            What::Segment(sid, source) => Self::state_of_segment(sid, *source),
+            What::Vpn(pic_context, next_hop) => self.state_of_vpn(*pic_context, *next_hop),
+            What::Vnet(hops) => self.state_of_vnet(hops),
+        }
+    }
+
+    /// What a source waits for, if it waits.
+    pub(super) fn awaited(&self, id: SourceId) -> Option<Cause> {
+        if *self.sources.state(id) != State::Waiting {
+            return None;
+        }
+        Some(match self.sources.what(id) {
+            What::Object(object) => Cause::Waits(*object),
+            What::Vpn(pic_context, next_hop) => Cause::Waits(self.missing_object(*pic_context, *next_hop)),
+            What::Overlay(hops) => {
+                let unnamed = hops.iter().find(|hop| !self.links.contains_key(&hop.ifindex));
+                Cause::WaitsForInterface(unnamed.map_or(0, |hop| hop.ifindex))
+            }
+            _ => Cause::NoNextHops,
+        })
+    }
+
+    /// Whether routes of a VRF count as offloaded only when the chip confirmed them.
+    pub(super) fn suppresses_in(&self, vrf: u32) -> bool {
+        self.config.suppress && !self.vrfs[vrf as usize].is_vnet
+    }
+
     fn hops_source(&mut self, hops: Hops<'_>, ipv4: bool) -> SourceId {
-        let hops: smallvec::SmallVec<[RawHop; 8]> = hops.map(|hop| RawHop::new(hop, ipv4)).collect();
+        let hops: smallvec::SmallVec<[RawHop; 8]> = hops.map(|hop| self.raw_hop(hop, ipv4)).collect();
         if let Some(id) = self.sources.find_hops(&hops) {
             return id;
         }
         let state = self.state_of_hops(&hops);
         self.sources.insert(What::Hops(hops.into_boxed_slice()), state)
+    }
+
+    /// A next hop of a route to IPv4 or IPv6 destinations.
+    pub(super) fn raw_hop(&self, hop: Hop, ipv4: bool) -> RawHop {
+        RawHop::new(Hop { weight: self.config.as_sonic.weight(hop.weight), ..hop }, ipv4)
     }
 
     /// The row of next hops that a route carries itself: weights are always named.
@@ -269,7 +355,9 @@ impl Fpmsyncd {
                 // A routing daemon that started again may name next hops in another order.
                 let replayed = old.is_some_and(|old| old.epoch != epoch);
                 let there = had.via == *via || (replayed && had.via.same_hops(via));
-                (there && had.protocol == protocol, true)
+                // Rows of VNETs name no protocol.
+                let is_vnet = self.vrfs[at.0 as usize].is_vnet;
+                (there && (is_vnet || had.has_protocol_of(protocol)), true)
             }
             (State::Row(_), None) => (false, true),
         };
@@ -283,7 +371,8 @@ impl Fpmsyncd {
         });
         // What its object will be is not known.
         let (confirmed, awaits_object) = (found && !waits, waits && (found || !has_row));
-        if !same || (self.config.suppress && has_row && !confirmed && !awaits_object) {
+        let suppress = self.suppresses_in(at.0);
+        if !same || (suppress && has_row && !confirmed && !awaits_object) {
             self.touch(at, true);
         } else {
             self.counters.unchanged += 1;
@@ -292,7 +381,6 @@ impl Fpmsyncd {
             }
         }
         self.sources.join(source, at, had.filter(|_| waits));
-        let suppress = self.config.suppress;
         let entry = self.vrfs[at.0 as usize].routes.entry(at.1);
         if suppress && awaits_object {
             // There is nothing to hand over until the object comes.
@@ -323,15 +411,6 @@ impl Fpmsyncd {
         self.touch(at, true);
         self.sources.leave(source, at);
         self.vrfs[at.0 as usize].routes.entry(at.1).source = None;
-    }
-
-    /// Tells the routing daemon that a route is in the chip, or why it is `refused`.
-    pub(super) fn offload(&mut self, at: RouteRef, protocol: u8, refused: Option<Name>, out: &mut FpmOut) {
-        match refused {
-            None => self.counters.confirmed += 1,
-            Some(_) => self.counters.failed += 1,
-        }
-        out.offloads.push(Offload { prefix: at.1, table: self.vrfs[at.0 as usize].table, protocol, refused });
     }
 
     /// Gives sources other rows, and their routes with them.
@@ -365,8 +444,8 @@ impl Fpmsyncd {
     pub fn take(&mut self, out: &mut FpmOut) {
         self.take_groups(out);
         self.take_labels(out);
+        self.take_vpn_rows(out);
         let mut copies = Copies::default();
-        let suppress = self.config.suppress;
         let mut prefetched = 0;
         let mut places = Places::new().into_iter();
         let mut changed = std::mem::take(&mut self.changed).into_iter();
@@ -389,15 +468,24 @@ impl Fpmsyncd {
                 prefetched = PREFETCH_BATCH;
             }
             prefetched -= 1;
+            let suppress = self.suppresses_in(vrf);
             let of = &self.vrfs[vrf as usize];
+            let is_vnet = of.is_vnet;
             let entry = of.routes.get(prefix);
             let stage = entry.map_or(Stage::NEW, |entry| entry.stage);
             let row = entry.and_then(|entry| self.row_ref((vrf, prefix), entry));
             let key = || RouteKey::new(of.name.clone(), prefix);
             let same = match (&written, row) {
-                (Some(old), Some((via, protocol))) => old.via == *via && old.protocol == protocol,
+                (Some(old), Some((via, protocol))) => {
+                    old.via == *via && (is_vnet || old.has_protocol_of(protocol))
+                }
                 _ => false,
             };
+            let vnet = is_vnet.then(|| {
+                let new = row.filter(|_| !same).map(|(via, _)| &**via);
+                let old = written.as_ref().filter(|_| !same).map(|old| &*old.via);
+                Self::vnet_changes(of.name.as_deref().unwrap_or_default(), prefix, old, new)
+            });
             let is_in_chip = |via: &Via| {
                 let since = entry.map_or(0, |entry| entry.epoch);
                 stage.was_confirmed() && !self.objects.group_changed_since(via, since)
@@ -434,6 +522,12 @@ impl Fpmsyncd {
                 self.offload(at, protocol, None, out);
             }
             match change {
+                Some(_) if is_vnet => {
+                    let (gone, new) = vnet.unwrap_or_default();
+                    self.counters.written += 1;
+                    out.old_vpn_rows.extend(gone);
+                    out.vpn_rows.extend(new);
+                }
                 Some(change) => {
                     self.counters.written += 1;
                     if same { &mut out.queries } else { &mut out.routes }.push(change);
@@ -445,7 +539,8 @@ impl Fpmsyncd {
     }
 
     pub(super) fn route_row(&self, row: Written) -> RouteRow {
-        RouteRow { protocol: Some(self.config.protocols.name(row.protocol).clone()), via: row.via }
+        let protocol = row.via.has_protocol().then(|| self.config.protocols.name(row.protocol).clone());
+        RouteRow { protocol, via: row.via }
     }
 
     /// [`Fpmsyncd::take`], and every row but those of routes again: APPL_DB may have lost some. Of
@@ -456,6 +551,7 @@ impl Fpmsyncd {
         self.label_rows(&mut out.labels);
         self.counters.written += (out.labels.len() - before) as u64;
         self.groups_again(out);
+        self.vpn_rows_again(out);
     }
 
     /// Whether APPL_DB shall have a row of this key.
@@ -490,7 +586,10 @@ impl Fpmsyncd {
         let entry = self.entry(at)?;
         Some(RouteView {
             row: self.row_of(at, entry).map(|row| self.route_row(row)),
-            waits_for: entry.source.and_then(|source| self.sources.awaited(source)),
+            waits_for: entry.source.and_then(|source| match self.awaited(source)? {
+                Cause::Waits(id) => Some(id),
+                _ => None,
+            }),
             pending: entry.stage.is_changed(),
             confirmed: entry.stage.is_confirmed(),
             announced: entry.source.is_some() && entry.epoch != 0 && entry.epoch == self.session.epoch,

@@ -6,11 +6,13 @@
 //! changes.
 
 use super::event::Cause;
-use super::routes::{Copies, carried};
+use super::routes::Copies;
 use super::source::{RawHop, State};
+use super::vnets::is_vnet;
 use super::{Fpmsyncd, Name};
 use crate::row::{Change, RouteKey, RouteRow, Via};
 use ribtide_prefix::Map;
+use ribtide_wire::netlink::numbers::LWTUNNEL_ENCAP_MPLS;
 use ribtide_wire::netlink::{NextHops, Route};
 use std::sync::Arc;
 
@@ -37,7 +39,10 @@ impl Rows<'_> {
     /// Why the chip cannot have it.
     pub fn announced(&mut self, route: &Route<'_>) -> Result<Change<RouteRow>, Cause> {
         let key = self.key(route, true)?;
-        let drops = carried(route)?;
+        let drops = self.machine.carried(route)?;
+        if ![0, LWTUNNEL_ENCAP_MPLS].contains(&route.encap) {
+            return Err(Cause::Encapsulated(route.encap));
+        }
         let state = match route.next_hops {
             _ if drops => &State::Row(Arc::new(Via::blackhole())),
             NextHops::Id(id) => self.objects.entry(id).or_insert_with(|| self.machine.state_of_object(id)),
@@ -46,7 +51,7 @@ impl Rows<'_> {
             }
             NextHops::Inline(hops) => {
                 let ipv4 = route.prefix.addr().is_ipv4();
-                let hops: Vec<RawHop> = hops.map(|hop| RawHop::new(hop, ipv4)).collect();
+                let hops: Vec<RawHop> = hops.map(|hop| self.machine.raw_hop(hop, ipv4)).collect();
                 &self.machine.state_of_hops(&hops)
             }
             NextHops::None => return Err(Cause::NoNextHops),
@@ -78,6 +83,9 @@ impl Rows<'_> {
             _ => {
                 let unknown = |why: Option<Cause>| why.unwrap_or(Cause::UnknownVrf(route.table));
                 let vrf = self.machine.vrf_name(route.table, present).map_err(unknown)?;
+                if vrf.as_deref().is_some_and(is_vnet) {
+                    return Err(Cause::Vnet(route.table));
+                }
                 self.vrf.insert((route.table, vrf)).1.clone()
             }
         };

@@ -96,6 +96,7 @@ impl Fpmsyncd {
             self.vrfs.iter_mut().for_each(|vrf| vrf.routes.for_each_mut(|_, entry| entry.epoch = 0));
             self.objects.forget_epochs();
             self.labels.forget_epochs();
+            self.vpn_rows.forget_epochs();
         }
         self.session.epoch += 1;
         (self.session.up, self.session.client_waits) = (true, None);
@@ -104,6 +105,7 @@ impl Fpmsyncd {
         self.sources.detach_all();
         self.numbers.forget();
         self.objects.new_session();
+        self.pic_contexts.new_session();
         self.logged.clear();
     }
 
@@ -189,8 +191,9 @@ impl Fpmsyncd {
         let groups = self.objects.stale(epoch);
         groups.iter().for_each(|id| self.delete_group(*id));
         let groups = groups.len();
-        if routes + groups > 0 {
-            out.events.push(FpmEvent::Swept { routes, groups });
+        let vpn_rows = self.delete_stale_vpn_rows();
+        if routes + groups + vpn_rows > 0 {
+            out.events.push(FpmEvent::Swept { routes, groups, vpn_rows });
         }
     }
 }

@@ -8,9 +8,9 @@ use super::RouteRef;
 use super::labels::LabelledHop;
 use super::routes::no_gateway;
 use crate::row::Via;
-use ribtide_prefix::Map;
-use ribtide_wire::netlink::Hop;
-use std::net::IpAddr;
+use ribtide_prefix::{Map, Set};
+use ribtide_wire::netlink::{Hop, Vxlan};
+use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -22,6 +22,13 @@ pub(super) type SourceId = NonZeroU32;
 pub(super) struct Written {
     pub(super) via: Arc<Via>,
     pub(super) protocol: u8,
+}
+
+impl Written {
+    /// Whether a route of this protocol has the same row, as far as rows of these next hops name one.
+    pub(super) fn has_protocol_of(&self, protocol: u8) -> bool {
+        self.protocol == protocol || !self.via.has_protocol()
+    }
 }
 
 /// One next hop as announced, a missing gateway filled in.
@@ -43,8 +50,16 @@ impl RawHop {
     }
 }
 
+/// One EVPN next hop as announced.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct OverlayHop {
+    pub(super) gateway: IpAddr,
+    pub(super) ifindex: u32,
+    pub(super) vxlan: Vxlan,
+}
+
 /// What a source is.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum What {
     /// The same row for ever.
     Fixed(Arc<Via>),
@@ -54,6 +69,14 @@ pub(super) enum What {
     Labelled(Box<[LabelledHop]>),
     /// A next-hop object.
     Object(u32),
+    /// EVPN next hops.
+    Overlay(Box<[OverlayHop]>),
+    /// An SRv6 segment, and the source of the outer header.
+    Segment(Ipv6Addr, Option<Ipv6Addr>),
+    /// A PIC context and a next-hop object.
+    Vpn(u32, u32),
+    /// Next hops that a route of a VNET carries itself.
+    Vnet(Box<[RawHop]>),
 }
 
 /// The row that a source gives its routes.
@@ -84,6 +107,14 @@ pub(super) struct Sources {
     hops: Map<Box<[RawHop]>, SourceId>,
     labelled: Map<Box<[LabelledHop]>, SourceId>,
     objects: Map<u32, SourceId>,
+    /// The sources of the other kinds.
+    others: Map<What, SourceId>,
+    /// The sources of SRv6 VPNs that name an object or a PIC context, for as long as ids mean the same.
+    vpns: Map<u32, Set<SourceId>>,
+    /// How many sources steer to a segment.
+    segments: Map<Ipv6Addr, u32>,
+    /// Segments that sources came to use, or use no more, since the last [`Sources::take_segments`].
+    changed_segments: Vec<Ipv6Addr>,
 }
 
 fn index(id: SourceId) -> usize {
@@ -109,16 +140,12 @@ impl Sources {
         &self.slot(id).state
     }
 
-    pub(super) fn users(&self, id: SourceId) -> u32 {
-        self.slot(id).users
+    pub(super) fn what(&self, id: SourceId) -> &What {
+        &self.slot(id).what
     }
 
-    /// The object that routes of this source wait for.
-    pub(super) fn awaited(&self, id: SourceId) -> Option<u32> {
-        match self.slot(id) {
-            Source { what: What::Object(object), state: State::Waiting, .. } => Some(*object),
-            _ => None,
-        }
+    pub(super) fn users(&self, id: SourceId) -> u32 {
+        self.slot(id).users
     }
 
     /// The source of next hops, without making one.
@@ -129,6 +156,49 @@ impl Sources {
     /// The same for hops some of which put labels on.
     pub(super) fn find_labelled(&self, hops: &[LabelledHop]) -> Option<SourceId> {
         self.labelled.get(hops).copied()
+    }
+
+    /// The same for the kinds that have no look-up of their own.
+    pub(super) fn find_other(&self, what: &What) -> Option<SourceId> {
+        self.others.get(what).copied()
+    }
+
+    /// The segments whose use changed, each with whether a source uses it now.
+    pub(super) fn take_segments(&mut self) -> Vec<(Ipv6Addr, bool)> {
+        let mut changed = std::mem::take(&mut self.changed_segments);
+        changed.sort_unstable();
+        changed.dedup();
+        changed.into_iter().map(|sid| (sid, self.uses_segment(&sid))).collect()
+    }
+
+    /// How many segments [`Sources::take_segments`] returns at most.
+    pub(super) fn changed_segments(&self) -> usize {
+        self.changed_segments.len()
+    }
+
+    /// Whether a source steers to this segment.
+    pub(super) fn uses_segment(&self, sid: &Ipv6Addr) -> bool {
+        self.segments.contains_key(sid)
+    }
+
+    /// The sources of SRv6 VPNs that name this object or PIC context.
+    pub(super) fn vpns_of(&self, object: u32) -> Vec<SourceId> {
+        let mut found: Vec<SourceId> = self.vpns.get(&object).into_iter().flatten().copied().collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// The sources of EVPN and of VNETs that leave by an interface.
+    pub(super) fn others_by(&self, ifindex: u32) -> Vec<SourceId> {
+        let leaves = |what: &What| match what {
+            What::Overlay(hops) => hops.iter().any(|hop| hop.ifindex == ifindex),
+            What::Vnet(hops) => hops.iter().any(|hop| hop.ifindex == ifindex),
+            _ => false,
+        };
+        let mut found: Vec<SourceId> =
+            self.others.iter().filter(|(what, _)| leaves(what)).map(|(_, id)| *id).collect();
+        found.sort_unstable();
+        found
     }
 
     pub(super) fn find_object(&self, object: u32) -> Option<SourceId> {
@@ -154,6 +224,18 @@ impl Sources {
             What::Hops(hops) => self.hops.insert(hops.clone(), id),
             What::Labelled(hops) => self.labelled.insert(hops.clone(), id),
             What::Object(object) => self.objects.insert(*object, id),
+            What::Overlay(_) | What::Vnet(_) => self.others.insert(what.clone(), id),
+            What::Segment(sid, _) => {
+                *self.segments.entry(*sid).or_default() += 1;
+                self.changed_segments.push(*sid);
+                self.others.insert(what.clone(), id)
+            }
+            What::Vpn(pic_context, next_hop) => {
+                for object in [pic_context, next_hop] {
+                    self.vpns.entry(*object).or_default().insert(id);
+                }
+                self.others.insert(what.clone(), id)
+            }
         };
         self.slots[index(id)] = Some(Source { what, state, users: 0, waiting: Map::default() });
         id
@@ -188,15 +270,52 @@ impl Sources {
             return;
         }
         let Some(source) = self.slots[index(id)].take() else { return };
+        let other = match &source.what {
+            What::Segment(sid, _) => {
+                if let Some(users) = self.segments.get_mut(sid) {
+                    *users -= 1;
+                    if *users == 0 {
+                        self.segments.remove(sid);
+                        self.changed_segments.push(*sid);
+                    }
+                }
+                true
+            }
+            What::Vpn(..) => {
+                self.detach_vpn(id, &source.what);
+                false
+            }
+            What::Overlay(_) | What::Vnet(_) => true,
+            What::Fixed(_) | What::Hops(_) | What::Labelled(_) | What::Object(_) => false,
+        };
+        if other {
+            self.others.remove(&source.what);
+        }
         match source.what {
             What::Fixed(via) => self.fixed.remove(&via),
             What::Hops(hops) => self.hops.remove(&hops),
             What::Labelled(hops) => self.labelled.remove(&hops),
             // The id may be another source's by now.
             What::Object(object) if self.objects.get(&object) == Some(&id) => self.objects.remove(&object),
-            What::Object(_) => None,
+            _ => None,
         };
         self.free.push(id);
+    }
+
+    /// Parts the source of an SRv6 VPN from its ids.
+    fn detach_vpn(&mut self, id: SourceId, what: &What) {
+        let What::Vpn(pic_context, next_hop) = what else { return };
+        if self.others.get(what) == Some(&id) {
+            self.others.remove(what);
+        }
+        for object in [pic_context, next_hop] {
+            if let Some(sources) = self.vpns.get_mut(object) {
+                sources.remove(&id);
+                if sources.is_empty() {
+                    self.vpns.remove(object);
+                }
+            }
+        }
     }
 
     /// What APPL_DB has of a route whose source waits.
@@ -243,11 +362,19 @@ impl Sources {
         {
             self.objects.remove(&object);
         }
+        for id in self.vpns_of(object) {
+            if self.slot(id).state != State::Waiting {
+                let what = self.slot(id).what.clone();
+                self.detach_vpn(id, &what);
+            }
+        }
     }
 
     /// [`Sources::detach`] of every object, waited for or not: ids mean something else from now on.
     pub(super) fn detach_all(&mut self) {
         self.objects.clear();
+        self.vpns.clear();
+        self.others.retain(|what, _| !matches!(what, What::Vpn(..)));
     }
 
     /// The sources of next hops that leave by an interface.

@@ -33,7 +33,7 @@ impl Fpmsyncd {
         let (up, epoch) = (self.session.up, self.session.epoch);
         let mut waiting: Vec<(RouteRef, u8)> = Vec::new();
         let awaiting = &mut self.awaiting;
-        for (vrf, of) in (0..).zip(&mut self.vrfs) {
+        for (vrf, of) in (0..).zip(&mut self.vrfs).filter(|(_, of)| !of.is_vnet) {
             of.routes.for_each_mut(|prefix, entry| {
                 let at = (vrf, prefix);
                 let is_announced = up && entry.source.is_some() && entry.epoch == epoch;

@@ -1,6 +1,7 @@
 //! The contract's cases: which rows come of which messages, in which order, and what a session's end changes.
 
 mod client;
+mod compatibility;
 mod explain;
 mod group_changes;
 mod random;
@@ -9,10 +10,15 @@ mod replay;
 mod responses;
 mod restart;
 mod suppression;
+mod vpns;
 mod vrfs;
 
 use super::*;
-use crate::row::{RouteResponse, RouteStatus, Row, Via};
+use crate::row::{
+    MySidRow, PicContextRow, RouteResponse, RouteStatus, Row, SidListRow, Via, VnetRouteRow, VnetTunnelRow,
+    VpnRow, VpnTable,
+};
+use ribtide_wire::fpm;
 use ribtide_wire::netlink::Via as Out;
 use ribtide_wire::netlink::{
     Forward, Hop, Hops, LabelRoute, Member, Members, NextHop, NextHops, Route, RouteKind,
@@ -38,6 +44,25 @@ fn bgp_row(gateway: &str) -> RouteRow {
 
 fn out(gateway: &str, ifindex: u32) -> Out {
     Out { gateway: (!gateway.is_empty()).then(|| gateway.parse().unwrap()), ifindex, onlink: false }
+}
+
+/// A change of a table of VPNs, as [`Change`] prints itself; SONiC writes a row of these only as it is in the table.
+fn vpn_line(change: VpnChange) -> String {
+    fn line<R: Row<Key = Name>>(change: VpnChange, row: fn(VpnRow) -> R) -> String {
+        format!("{:?}", Change { key: change.key, row: change.row.map(row), reshaped: change.reshaped })
+    }
+    match change.table {
+        VpnTable::PicContext => line(change, PicContextRow),
+        VpnTable::MySid => line(change, MySidRow),
+        VpnTable::SidList => line(change, SidListRow),
+        VpnTable::VnetRoute => line(change, VnetRouteRow),
+        VpnTable::VnetTunnel => line(change, VnetTunnelRow),
+    }
+}
+
+/// The reply to a client that is not ribtide's, after orchagent's response.
+fn confirmation(to: &str, table: u32) -> Offload {
+    Offload { prefix: prefix(to), table, protocol: 186, refused: None, form: ReplyForm::Confirmation }
 }
 
 impl Bench {
@@ -135,10 +160,12 @@ impl Bench {
         assert_eq!(self.machine.awaiting(), self.machine.count_awaiting());
         let groups = self.out.groups.drain(..).map(|change| format!("{change:?}"));
         let mut lines: Vec<String> = groups.collect();
+        lines.extend(self.out.vpn_rows.drain(..).map(vpn_line));
         let routes = self.out.routes.drain(..).chain(self.out.queries.drain(..));
         lines.extend(routes.map(|change| format!("{change:?}")));
         lines.extend(self.out.labels.drain(..).map(|change| format!("{change:?}")));
         lines.extend(self.out.old_groups.drain(..).map(|change| format!("{change:?}")));
+        lines.extend(self.out.old_vpn_rows.drain(..).map(vpn_line));
         lines
     }
 
@@ -176,10 +203,10 @@ fn the_contracts_example() {
     bench.route("10.1.0.0/16", "10.0.0.1", 7);
     assert_eq!(
         bench.out.offloads,
-        [Offload { prefix: prefix("10.1.0.0/16"), table: 0, protocol: 186, refused: None }]
+        [Offload { form: ReplyForm::Announced { at: 0, len: 72 }, ..confirmation("10.1.0.0/16", 0) }]
     );
     let mut reply = Vec::new();
-    bench.out.offloads[0].write(&mut reply);
+    bench.out.write_replies(&mut reply);
     let frame = fpm::frame(&reply).unwrap().unwrap();
     let Some(Ok(Content::NewRoute(route))) = frame.messages().next() else { panic!("not a route") };
     assert!(route.offloaded() && route.table == 0 && route.protocol == 186);
@@ -211,18 +238,19 @@ fn tables_are_vrfs() {
     }
     let row = "SET protocol=bgp nexthop=10.0.0.1 ifname=Ethernet0 weight=1";
     let rows = ["10.254.0.0/16", "10.253.0.0/16", "10.255.0.0/16", "Vrfred:10.40.0.0/16"];
-    assert_eq!(bench.take(), rows.map(|key| format!("ROUTE_TABLE:{key} {row}")));
+    let vnet = "VNET_ROUTE_TABLE:Vnet1:10.42.0.0/16 SET nexthop=10.0.0.1 ifname=Ethernet0".to_owned();
+    let rows = rows.map(|key| format!("ROUTE_TABLE:{key} {row}"));
+    assert_eq!(bench.take(), [vec![vnet], rows.to_vec()].concat());
     assert_eq!(
         bench.sentences(),
         [
-            "10.42.0.0/16 is not in APPL_DB: table 42 is a VNET's, and VNETs are not carried",
             "10.99.0.0/16 is not in APPL_DB: table 99 is not the interface index of a VRF, and until it is, the route \
              waits; see whether its Vrf device exists",
         ]
     );
     // The answer bears the number that the daemon uses, whatever it is.
-    assert_eq!(bench.out.offloads.iter().map(|o| o.table).collect::<Vec<_>>(), [254, 253, 255, 40]);
-    assert_eq!(bench.machine.counters().refused, 2);
+    assert_eq!(bench.out.offloads.iter().map(|o| o.table).collect::<Vec<_>>(), [254, 253, 255, 40, 42]);
+    assert_eq!(bench.machine.counters().refused, 1);
     assert_eq!(bench.machine.counters().ignored, 1);
     // A reason is given once.
     bench.route_in(99, "10.98.0.0/16", &[("10.0.0.1", 7, 1)]);
@@ -550,20 +578,14 @@ fn with_suppression_the_chip_must_confirm() {
         ..response("10.1.0.0/16", Some("bgp"))
     };
     bench.machine.confirm(&failed, &mut bench.out);
-    let refused = Offload {
-        prefix: prefix("10.1.0.0/16"),
-        table: 254,
-        protocol: 186,
-        refused: Some("SWSS_RC_FULL".into()),
-    };
+    let refused = Offload { refused: Some("SWSS_RC_FULL".into()), ..confirmation("10.1.0.0/16", 254) };
     assert_eq!(std::mem::take(&mut bench.out.offloads), [refused]);
     bench.machine.confirm(&response("10.1.0.0/16", None), &mut bench.out);
     bench.machine.confirm(&response("10.9.0.0/16", Some("bgp")), &mut bench.out);
     assert!(bench.out.offloads.is_empty());
     bench.machine.confirm(&response("Vrfred:10.1.0.0/16", Some("bgp")), &mut bench.out);
     bench.machine.confirm(&response("10.1.0.0/16", Some("bgp")), &mut bench.out);
-    let to = prefix("10.1.0.0/16");
-    let answer = |table| Offload { prefix: to, table, protocol: 186, refused: None };
+    let answer = |table| confirmation("10.1.0.0/16", table);
     assert_eq!(bench.out.offloads, [answer(40), answer(254)]);
     bench.out.offloads.clear();
     // Announced again in the same session: orchagent must answer. In another session: answered at once.
@@ -577,7 +599,7 @@ fn with_suppression_the_chip_must_confirm() {
     assert!(bench.take().is_empty());
     bench.out.offloads.clear();
     // Not confirmed: it is written again. What is answered may be the one or the other, so it is not sure afterwards either.
-    let again = Offload { prefix: prefix("10.2.0.0/16"), table: 0, protocol: 186, refused: None };
+    let again = confirmation("10.2.0.0/16", 0);
     bench.route("10.2.0.0/16", "10.0.0.1", 7);
     assert_eq!(bench.take().len(), 1);
     bench.route("10.2.0.0/16", "10.0.0.2", 7);
@@ -782,7 +804,10 @@ fn labels_are_rows_of_their_own_table_and_answered_at_once() {
     let drops = LabelRoute { kind: RouteKind::Blackhole, ..LabelRoute::new(700, 4, NextHops::None) };
     bench.send(Content::NewLabelRoute(drops));
     assert_eq!(bench.out.label_offloads.len(), 6);
-    assert_eq!(bench.out.label_offloads[0], LabelOffload { label: 200, table: 0, protocol: 186 });
+    assert_eq!(
+        bench.out.label_offloads[0],
+        LabelOffload { label: 200, table: 0, protocol: 186, form: ReplyForm::Announced { at: 0, len: 68 } }
+    );
     assert_eq!(
         bench.take(),
         [

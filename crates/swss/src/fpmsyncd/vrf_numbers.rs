@@ -5,17 +5,15 @@
 //! the name comes. And the last deletions of a VRF's former number may come after the routes of its
 //! present number: they delete what was announced under the former number only.
 
-use super::routes::carried;
 use super::{Cause, FpmOut, Fpmsyncd};
 use ribtide_prefix::{AnyPrefix, Map, Set};
-use ribtide_wire::fpm;
-use ribtide_wire::netlink::{Content, Route};
+use ribtide_wire::netlink::{Content, Message, Route, messages};
 use std::collections::BTreeMap;
 
 /// Routes that were announced under a number that is not the present one of a VRF.
 #[derive(Default, Debug)]
 pub(super) struct VrfNumbers {
-    /// By table: routes of a table that is no VRF's yet, each as the frame that announced it. Never
+    /// By table: routes of a table that is no VRF's yet, each as the message that announced it. Never
     /// more than the client has routes.
     held: Map<u32, BTreeMap<AnyPrefix, Vec<u8>>>,
     /// By former table: its VRF, and the routes that were announced under this table and not since.
@@ -49,11 +47,17 @@ impl Fpmsyncd {
     ///
     /// # Errors
     /// Why it would not be carried in any VRF.
-    pub(super) fn hold(&mut self, route: &Route<'_>) -> Result<(), Cause> {
-        carried(route)?;
+    pub(super) fn hold(&mut self, route: &Route<'_>, message: Option<&Message<'_>>) -> Result<(), Cause> {
+        self.carried(route)?;
         let mut bytes = Vec::new();
-        // It came in a frame, so it fits into one.
-        if fpm::write_route(&mut bytes, route).is_ok() {
+        let written = match message {
+            Some(message) => {
+                message.copy(&mut bytes);
+                Ok(())
+            }
+            None => route.write_new(&mut bytes, 0, 0),
+        };
+        if written.is_ok() {
             self.numbers.held.entry(route.table).or_default().insert(route.prefix, bytes);
         }
         Ok(())
@@ -65,10 +69,10 @@ impl Fpmsyncd {
             return;
         }
         for bytes in self.numbers.held.remove(&ifindex).unwrap_or_default().into_values() {
-            let Ok(Some(frame)) = fpm::frame(&bytes) else { continue };
-            for message in frame.messages() {
-                if let Ok(Content::NewRoute(route)) = message {
-                    self.route_announced(&route, out);
+            for message in messages(&bytes).flatten() {
+                if let Ok(Content::NewRoute(route) | Content::NewVpnRoute(route)) = Content::decode(&message)
+                {
+                    self.route_announced(&route, Some(&message), out);
                 }
             }
         }

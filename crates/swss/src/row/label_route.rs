@@ -45,10 +45,8 @@ pub struct LabelRouteRow {
     pub via: Arc<Via>,
 }
 
-/// The fields of a complete row. Never an empty `mpls_pop`: SONiC's orchagent exits when it reads
-/// one.
-const FIELDS: [Field; 6] =
-    [Field::Blackhole, Field::Nexthop, Field::Ifname, Field::NexthopGroup, Field::MplsNh, Field::Weight];
+/// The fields that SONiC's fpmsyncd puts into each message, beside `protocol` and `mpls_pop`.
+const FIELDS: [Field; 4] = [Field::Blackhole, Field::Nexthop, Field::Ifname, Field::MplsNh];
 
 impl Row for LabelRouteRow {
     const DB: Db = Db::Appl;
@@ -59,6 +57,8 @@ impl Row for LabelRouteRow {
         self.via.write_fields(self.protocol.as_deref(), put);
     }
 
+    /// The six fields of SONiC's fpmsyncd, without an empty `mpls_pop`: SONiC's orchagent exits when it reads one. Other fields
+    /// follow where the row has them, or had them in the row before (then they are empty).
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
         put("protocol", self.protocol.as_deref().unwrap_or(""));
         for field in FIELDS {
@@ -69,6 +69,9 @@ impl Row for LabelRouteRow {
         if !pop.is_empty() {
             put(Field::MplsPop.name(), pop);
         }
+        let others =
+            self.via.named().filter(|(field, _)| !FIELDS.contains(field) && *field != Field::MplsPop);
+        others.for_each(|(field, value)| put(field.name(), value));
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

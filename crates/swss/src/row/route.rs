@@ -234,7 +234,10 @@ impl Row for RouteRow {
     type Key = RouteKey;
 
     fn fields(&self, put: &mut dyn FnMut(&str, &str)) {
-        self.via.write_fields(self.protocol.as_deref(), put);
+        match self.protocol.is_none() && self.via.is_vpn() {
+            true => self.via.write_vpn(put),
+            false => self.via.write_fields(self.protocol.as_deref(), put),
+        }
     }
 
     fn all_fields(&self, put: &mut dyn FnMut(&str, &str)) {
@@ -243,12 +246,9 @@ impl Row for RouteRow {
             let value = self.via.get(field);
             put(field.name(), if field == Field::Blackhole && value.is_empty() { "false" } else { value });
         }
-        for &field in &Field::ALL[Field::COMPLETE_ROUTE.len()..] {
-            let value = self.via.get(field);
-            if !value.is_empty() {
-                put(field.name(), value);
-            }
-        }
+        // Empty ones too, where the row has them: a consumer may have values of the row before.
+        let others = self.via.named().filter(|(field, _)| *field >= Field::VpnSid);
+        others.for_each(|(field, value)| put(field.name(), value));
     }
 
     fn from_fields<'a>(fields: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result<Self, RowError> {

@@ -154,6 +154,73 @@ impl Via {
         Via::complete(fields)
     }
 
+    /// EVPN next hops: addresses of VTEPs, interfaces, VNIs and MAC addresses of remote routers.
+    pub(crate) fn overlay(nexthop: &str, ifname: &str, vni: &str, router_mac: &str) -> Via {
+        Via::complete(vec![
+            (Field::Nexthop, nexthop.into()),
+            (Field::Ifname, ifname.into()),
+            (Field::VniLabel, vni.into()),
+            (Field::RouterMac, router_mac.into()),
+        ])
+    }
+
+    /// An SRv6 segment list by its name, and the source of outer headers (empty without).
+    pub(crate) fn segment(name: &str, source: &str) -> Via {
+        let source = Some((Field::SegSrc, source.into())).filter(|_| !source.is_empty());
+        Via::complete(std::iter::once((Field::Segment, name.into())).chain(source).collect())
+    }
+
+    /// A route of an SRv6 VPN: these fields and no others, empty ones too.
+    pub(crate) fn vpn(fields: [(Field, &str); 6]) -> Via {
+        let mut via = Via::complete(Vec::new());
+        fields.into_iter().for_each(|(field, value)| via.put(field, value));
+        via
+    }
+
+    /// A route of a VNET: next hops without weights, or where they are tunnels, endpoints without interfaces.
+    pub(crate) fn vnet(nexthop: &str, ifname: Option<&str>) -> Via {
+        let ifname = ifname.map(|ifname| (Field::Ifname, ifname.into()));
+        Via::complete(std::iter::once((Field::Nexthop, nexthop.into())).chain(ifname).collect())
+    }
+
+    /// Whether it is a route of an SRv6 VPN, to which SONiC's fpmsyncd gives six fields in an order of its own.
+    pub(super) fn is_vpn(&self) -> bool {
+        let may_be = self.fields.last().is_some_and(|(field, _)| *field >= Field::VpnSid);
+        may_be && self.fields.iter().any(|(field, _)| matches!(field, Field::VpnSid | Field::PicContextId))
+    }
+
+    /// Whether its row names a protocol. SONiC's fpmsyncd names none for SRv6.
+    pub(crate) fn has_protocol(&self) -> bool {
+        self.get(Field::Segment).is_empty() && !self.is_vpn()
+    }
+
+    /// Writes the fields of a route of an SRv6 VPN, empty ones too.
+    pub(super) fn write_vpn(&self, put: &mut dyn FnMut(&str, &str)) {
+        const SINGLE: [Field; 7] = [
+            Field::Nexthop,
+            Field::VpnSid,
+            Field::SegSrc,
+            Field::PicContextId,
+            Field::NexthopGroup,
+            Field::Ifname,
+            Field::Weight,
+        ];
+        const GROUP: [Field; 6] = [
+            Field::PicContextId,
+            Field::NexthopGroup,
+            Field::Nexthop,
+            Field::VpnSid,
+            Field::SegSrc,
+            Field::Ifname,
+        ];
+        let order = if self.get(Field::NexthopGroup).is_empty() { &SINGLE[..] } else { &GROUP };
+        for field in order {
+            if let Some((_, value)) = self.named().find(|(named, _)| named == field) {
+                put(field.name(), value);
+            }
+        }
+    }
+
     /// Adds labels, one element for each next hop. `None` is written as `na`; without any label the
     /// field is absent.
     pub(crate) fn with_labels(mut self, labels: &[Option<LabelStack>]) -> Via {

@@ -375,7 +375,7 @@ mod tests {
         let endpoint = Endpoint::parse(&format!("tcp://{free}"), 0).unwrap();
         let read = |message: &[u8], again| (message[0], again);
         let (rings, stop) = (Rings::default(), Stop::default());
-        let taken = serve(&endpoint, &rings, &stop, read).unwrap();
+        let taken = serve(&endpoint, "requests", &rings, &stop, read).unwrap();
         let (next, window) = (|| taken.raw().recv_timeout(TEST_TIMEOUT).unwrap().0, WINDOW as u8);
         let connect = |socket| connect(&endpoint, Kind::Req, LIMIT, socket).unwrap();
         let former = connect(1);

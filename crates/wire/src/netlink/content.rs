@@ -1,7 +1,7 @@
 //! The content of a message by its type.
 
 use super::numbers::*;
-use super::{Ack, Address, LabelRoute, Link, Malformed, Message, NextHop, Route};
+use super::{Ack, Address, LabelRoute, Link, LocalSid, Malformed, Message, NextHop, PicContext, Route};
 
 /// A decoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,18 @@ pub enum Content<'a> {
     NewNextHop(NextHop<'a>),
     /// Deletes the next-hop object with this id.
     DelNextHop(u32),
+    /// Adds or replaces a local SID of SRv6.
+    NewLocalSid(LocalSid<'a>),
+    /// Deletes a local SID.
+    DelLocalSid(LocalSid<'a>),
+    /// Adds or replaces a PIC context.
+    NewPicContext(PicContext<'a>),
+    /// Deletes the PIC context with this id.
+    DelPicContext(u32),
+    /// Adds or replaces a route of an SRv6 VPN: its encapsulation names a PIC context and a next-hop object.
+    NewVpnRoute(Route<'a>),
+    /// Deletes a route of an SRv6 VPN.
+    DelVpnRoute(Route<'a>),
     /// An interface appeared or changed.
     NewLink(Link<'a>),
     /// An interface is gone.
@@ -59,6 +71,12 @@ impl<'a> Content<'a> {
             },
             RTM_NEWNEXTHOP => Content::NewNextHop(NextHop::decode(message)?),
             RTM_DELNEXTHOP => Content::DelNextHop(NextHop::decode(message)?.id),
+            RTM_NEWSRV6LOCALSID => Content::NewLocalSid(LocalSid::decode(message)?),
+            RTM_DELSRV6LOCALSID => Content::DelLocalSid(LocalSid::decode(message)?),
+            RTM_NEWPICCONTEXT => Content::NewPicContext(PicContext::decode(message)?),
+            RTM_DELPICCONTEXT => Content::DelPicContext(NextHop::decode(message)?.id),
+            RTM_NEWSRV6VPNROUTE => Route::decode(message)?.map_or(other, Content::NewVpnRoute),
+            RTM_DELSRV6VPNROUTE => Route::decode(message)?.map_or(other, Content::DelVpnRoute),
             RTM_NEWLINK => Link::decode(message)?.map_or(other, Content::NewLink),
             RTM_DELLINK => Link::decode(message)?.map_or(other, Content::DelLink),
             RTM_NEWADDR => Address::decode(message)?.map_or(other, Content::NewAddress),

@@ -6,7 +6,7 @@ use super::numbers::{
     LWTUNNEL_ENCAP_MPLS, RTA_ENCAP, RTA_ENCAP_TYPE, RTA_GATEWAY, RTA_MULTIPATH, RTA_NEWDST, RTA_OIF, RTA_VIA,
     RTNH_F_ONLINK,
 };
-use super::{Attrs, Malformed};
+use super::{Attr, Attrs, Malformed};
 use ribtide_prefix::Afi;
 use std::net::IpAddr;
 
@@ -53,6 +53,17 @@ impl<'a> Hops<'a> {
     /// The hops, each with its labels.
     pub fn labelled(mut self) -> impl Iterator<Item = (Hop, Labels<'a>)> {
         std::iter::from_fn(move || self.next_labelled())
+    }
+
+    /// The hops of a received list, each with the type of its encapsulation (0: none) and the value of `RTA_ENCAP`. Of another list,
+    /// and of the single next hop of a route, which has these itself, there are none.
+    pub fn encapsulated(self) -> impl Iterator<Item = (Hop, u16, &'a [u8])> {
+        let mut bytes = self.bytes().unwrap_or_default();
+        std::iter::from_fn(move || {
+            let Received { hop, encap, encapsulation, rest, .. } = read(bytes).ok()?;
+            bytes = rest;
+            Some((hop, encap, encapsulation.map_or(&[][..], |attr| attr.value)))
+        })
     }
 
     fn next_labelled(&mut self) -> Option<(Hop, Labels<'a>)> {
@@ -174,6 +185,8 @@ struct Received<'a> {
     hop: Hop,
     /// The encapsulation type; 0 without.
     encap: u16,
+    /// Its attribute, if there is one.
+    encapsulation: Option<Attr<'a>>,
     labels: Labels<'a>,
     /// The bytes after it.
     rest: &'a [u8],
@@ -206,7 +219,7 @@ fn read(bytes: &[u8]) -> Result<Received<'_>, Malformed> {
     if encap == LWTUNNEL_ENCAP_MPLS {
         labels = Labels::in_encap(encapsulation)?;
     }
-    Ok(Received { hop: Hop { via, weight: u16::from(weight) + 1 }, encap, labels, rest })
+    Ok(Received { hop: Hop { via, weight: u16::from(weight) + 1 }, encap, encapsulation, labels, rest })
 }
 
 /// A gateway of the route's own family has an attribute without a family; another one needs the

@@ -24,6 +24,25 @@ pub struct Message<'a> {
     pub body: &'a [u8],
 }
 
+impl Message<'_> {
+    /// Appends the message as it was received.
+    pub fn copy(&self, out: &mut Vec<u8>) {
+        self.write(&[self.body], out);
+    }
+
+    /// Appends this header, and the parts of `body` instead of [`Message::body`].
+    pub(crate) fn write(&self, body: &[&[u8]], out: &mut Vec<u8>) {
+        let len = HEADER + body.iter().map(|part| part.len()).sum::<usize>();
+        // A received body fits into the length that it was received with.
+        out.extend_from_slice(&u32::try_from(len).unwrap_or(u32::MAX).to_ne_bytes());
+        out.extend_from_slice(&self.kind.to_ne_bytes());
+        out.extend_from_slice(&self.flags.to_ne_bytes());
+        out.extend_from_slice(&self.seq.to_ne_bytes());
+        out.extend_from_slice(&self.port.to_ne_bytes());
+        body.iter().for_each(|part| out.extend_from_slice(part));
+    }
+}
+
 /// The messages in `buf`, as one read from the kernel or one FPM frame holds them.
 pub fn messages(buf: &[u8]) -> Messages<'_> {
     Messages(buf)

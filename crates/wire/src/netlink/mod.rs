@@ -15,8 +15,10 @@ mod link;
 mod message;
 mod nexthop;
 pub mod numbers;
+mod reply;
 mod request;
 mod route;
+mod sonic;
 mod weight;
 
 #[cfg(test)]
@@ -31,8 +33,11 @@ pub use label::{LABEL_MAX, LabelRoute, Labels};
 pub use link::{Address, Link};
 pub use message::{Ack, Message, Messages, messages, write_done, write_multipart};
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
+pub use reply::NoReply;
+pub(crate) use reply::{write_confirmation, write_echo, write_rebuilt};
 pub use request::{dump_addresses, dump_links, dump_next_hops, dump_routes, dump_table};
 pub use route::{NextHops, Route, RouteKind};
+pub use sonic::{LocalSid, PicContext, Srv6, Vxlan};
 pub use weight::scale_weight;
 
 /// The bytes are not a valid netlink message. Displays as a sentence.

@@ -23,6 +23,14 @@ pub const RTM_NEWNEXTHOP: u16 = 104;
 pub const RTM_DELNEXTHOP: u16 = 105;
 pub const RTM_GETNEXTHOP: u16 = 106;
 
+/// Types of FRR's module `dplane_fpm_sonic`; no kernel has them.
+pub const RTM_NEWSRV6LOCALSID: u16 = 1000;
+pub const RTM_DELSRV6LOCALSID: u16 = 1001;
+pub const RTM_NEWPICCONTEXT: u16 = 2000;
+pub const RTM_DELPICCONTEXT: u16 = 2001;
+pub const RTM_NEWSRV6VPNROUTE: u16 = 3000;
+pub const RTM_DELSRV6VPNROUTE: u16 = 3001;
+
 pub const NLM_F_REQUEST: u16 = 0x1;
 pub const NLM_F_MULTI: u16 = 0x2;
 pub const NLM_F_ACK: u16 = 0x4;
@@ -38,17 +46,25 @@ pub const NLM_F_CAPPED: u16 = 0x100;
 pub const NLM_F_ACK_TLVS: u16 = 0x200;
 pub const NLMSGERR_ATTR_MSG: u16 = 1;
 
+/// On the number of an attribute: its value is a list of attributes.
+pub const NLA_F_NESTED: u16 = 0x8000;
+
 pub const RTA_DST: u16 = 1;
+pub const RTA_SRC: u16 = 2;
+pub const RTA_IIF: u16 = 3;
 pub const RTA_OIF: u16 = 4;
 pub const RTA_GATEWAY: u16 = 5;
 pub const RTA_PRIORITY: u16 = 6;
 pub const RTA_PREFSRC: u16 = 7;
+pub const RTA_METRICS: u16 = 8;
 pub const RTA_MULTIPATH: u16 = 9;
+pub const RTA_FLOW: u16 = 11;
 pub const RTA_TABLE: u16 = 15;
 pub const RTA_VIA: u16 = 18;
 pub const RTA_NEWDST: u16 = 19;
 pub const RTA_ENCAP_TYPE: u16 = 21;
 pub const RTA_ENCAP: u16 = 22;
+pub const RTA_TTL_PROPAGATE: u16 = 26;
 pub const RTA_NH_ID: u16 = 30;
 /// ribtide's own attribute for a text. No kernel and no other daemon has so high a number: they
 /// ignore it.
@@ -58,6 +74,31 @@ pub const RTA_WHY: u16 = 0x3a57;
 /// `linux/mpls_iptunnel.h`).
 pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
 pub const MPLS_IPTUNNEL_DST: u16 = 1;
+
+/// Encapsulations with IP (`linux/lwtunnel.h`), and the attribute that SONiC's fpmsyncd reads the router's MAC address from.
+pub const LWTUNNEL_ENCAP_IP: u16 = 2;
+pub const LWTUNNEL_ENCAP_IP6: u16 = 4;
+pub const LWTUNNEL_IP_RMAC: u16 = 3;
+/// The encapsulation with a segment routing header, and its attribute (`linux/seg6_iptunnel.h`).
+pub const LWTUNNEL_ENCAP_SEG6: u16 = 5;
+pub const SEG6_IPTUNNEL_SRH: u16 = 1;
+/// Encapsulations of FRR's FPM modules: VXLAN and its attributes, and SRv6 and its attributes.
+pub const NH_ENCAP_VXLAN: u16 = 100;
+pub const VXLAN_VNI: u16 = 0;
+pub const VXLAN_RMAC: u16 = 1;
+pub const NH_ENCAP_SRV6_ROUTE: u16 = 101;
+pub const ROUTE_ENCAP_SRV6_VPN_SID: u16 = 1;
+pub const ROUTE_ENCAP_SRV6_ENCAP_SRC_ADDR: u16 = 2;
+pub const ROUTE_ENCAP_SRV6_PIC_ID: u16 = 3;
+pub const ROUTE_ENCAP_SRV6_NH_ID: u16 = 4;
+/// Attributes of a local SID; those of its format count from 1: block, node, function, argument.
+pub const SRV6_LOCALSID_SID_VALUE: u16 = 1;
+pub const SRV6_LOCALSID_FORMAT: u16 = 2;
+pub const SRV6_LOCALSID_ACTION: u16 = 3;
+pub const SRV6_LOCALSID_VRFNAME: u16 = 4;
+pub const SRV6_LOCALSID_NH6: u16 = 5;
+pub const SRV6_LOCALSID_NH4: u16 = 6;
+pub const SRV6_LOCALSID_IFNAME: u16 = 12;
 
 /// In a deletion: a route of any kind.
 pub const RTN_UNSPEC: u8 = 0;
@@ -102,6 +143,8 @@ pub const NHA_GROUP: u16 = 2;
 pub const NHA_BLACKHOLE: u16 = 4;
 pub const NHA_OIF: u16 = 5;
 pub const NHA_GATEWAY: u16 = 6;
+pub const NHA_ENCAP_TYPE: u16 = 7;
+pub const NHA_ENCAP: u16 = 8;
 
 pub const IFLA_IFNAME: u16 = 3;
 pub const IFLA_MTU: u16 = 4;

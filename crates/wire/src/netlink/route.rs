@@ -31,6 +31,9 @@ pub struct Route<'a> {
     /// `RTA_ENCAP_TYPE` of the route or of its next hops, preferably another type than MPLS; 0
     /// without. Only decoded: writing emits labels of next hops and no other encapsulation.
     pub encap: u16,
+    /// The value of the route's own `RTA_ENCAP`; empty without, and for a list of next hops
+    /// ([`Hops::encapsulated`]). Only decoded.
+    pub encapsulation: &'a [u8],
     /// The next hops.
     pub next_hops: NextHops<'a>,
     /// The reason of the hardware's refusal, as a sentence: between ribtide and its `fpmsyncd`
@@ -112,6 +115,7 @@ impl<'a> Route<'a> {
             metric: None,
             prefsrc: None,
             encap: 0,
+            encapsulation: &[],
             next_hops,
             why: None,
         }
@@ -197,7 +201,7 @@ impl<'a> Route<'a> {
                     }
                 }
                 RTA_ENCAP_TYPE => route.encap = attr.u16()?,
-                RTA_ENCAP => encapsulation = Some(attr),
+                RTA_ENCAP => (encapsulation, route.encapsulation) = (Some(attr), attr.value),
                 RTA_NH_ID => id = Some(attr.u32()?),
                 RTA_WHY => route.why = Some(attr.text()),
                 _ => {}

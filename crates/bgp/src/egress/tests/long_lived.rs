@@ -34,6 +34,32 @@ fn a_long_lived_stale_route_goes_only_to_peers_that_have_the_capability() {
     );
 }
 
+/// RFC 9494 section 4.6.
+#[test]
+fn partial_deployment_sends_no_export_and_a_local_pref_of_zero() {
+    for (kind, partial) in [(PeerKind::Internal, true), (PeerKind::Internal, false), (PeerKind::Client, true)]
+    {
+        let mut settings = peer(2, kind).egress;
+        settings.long_lived_partial = partial;
+        let source = PeerInfo { long_lived: true, ..peer(1, PeerKind::External) };
+        let plain = attrs(3);
+        for attrs in [plain.clone(), plain.with_community(Community::LLGR_STALE)] {
+            let stale = attrs.llgr_stale();
+            let best = BestPath { attrs, source: source.id };
+            let path = offers::explain(&settings, &source, &best, p4("0.0.0.0/8"), &mut Vec::new());
+            assert_eq!(path.is_some(), partial || !stale, "{kind:?}");
+            let Some(path) = path else { continue };
+            let mut sent = Vec::new();
+            export::attributes(&settings, &source, &path, &mut sent);
+            let of = |wanted| Attributes::new(&sent).find(|a| a.code == wanted).map(|a| a.value.to_vec());
+            let communities = of(code::COMMUNITIES).unwrap_or_default();
+            let both = [Community::LLGR_STALE.0.to_be_bytes(), Community::NO_EXPORT.0.to_be_bytes()].concat();
+            assert_eq!(communities, if stale { both } else { Vec::new() });
+            assert_eq!(of(code::LOCAL_PREF) == Some(vec![0; 4]), stale);
+        }
+    }
+}
+
 #[test]
 fn an_export_policy_does_not_remove_the_mark() {
     let communities = |attrs: &AttrSet| attrs.value(code::COMMUNITIES).map(<[u8]>::to_vec);

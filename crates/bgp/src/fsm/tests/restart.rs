@@ -123,39 +123,6 @@ fn another_connection_of_a_peer_that_restarts_replaces_its_session() {
     assert_eq!(bench.event(Event::Accepted)[0], collision);
 }
 
-/// RFC 4271 section 6.8 beside RFC 4724 section 4: the connection that loses may be established at the peer, as our KEEPALIVE is
-/// sent. Where the peer retains our routes a NOTIFICATION there would end that.
-#[test]
-fn a_collision_after_our_keepalive_closes_without_a_notification_where_the_peer_helps() {
-    let own = OwnRestart { time: 60, restarted: true, forwarding: FamilySet::ALL };
-    // Theirs stays, by the greater identifier.
-    let colliding = |own, notification, last: Side| {
-        let settings = Settings { graceful_restart: true, ..settings(1, false) };
-        let mut bench = Bench { peer: Peer::new(settings, 7), now: 1_000, out: Vec::new() };
-        bench.peer.set_own_restart(own);
-        bench.event(Event::Start);
-        bench.event(Event::Accepted);
-        bench.event(Event::Connected);
-        let open = open(notification);
-        bench.event(Event::Message(last.other(), MessageType::Open, &open[HEADER_LEN..]));
-        let out = bench.event(Event::Message(last, MessageType::Open, &open[HEADER_LEN..])).to_vec();
-        assert_eq!(bench.peer.last_error(), None, "the loser of a collision is no error");
-        assert!(matches!(bench.keepalive(Side::Theirs)[..], [Action::Up(Side::Theirs, _)]));
-        out
-    };
-    for notification in [false, true] {
-        let out = colliding(Some(own), notification, Side::Theirs);
-        assert_eq!(out[0], Action::Close(Side::Ours));
-        assert_eq!((kind(&out[1]), out.len()), (Some(MessageType::Keepalive), 2));
-        // Without a KEEPALIVE of ours the peer is in no session there.
-        let out = colliding(Some(own), notification, Side::Ours);
-        assert_eq!((notified(&out[0]), &out[1]), (Some((6, 7)), &Action::Close(Side::Ours)));
-        // It did not ask for help, so no routes are retained.
-        let out = colliding(None, notification, Side::Theirs);
-        assert_eq!((notified(&out[0]), &out[1]), (Some((6, 7)), &Action::Close(Side::Ours)));
-    }
-}
-
 /// A planned restart of ours: a peer that retains our routes sees its connection end, with and without N. Others get the Cease.
 #[test]
 fn a_restart_of_ours_closes_without_a_notification_where_the_peer_helps() {

@@ -1,7 +1,7 @@
 //! The rows that a comparison of APPL_DB asks for, and the watches of suspects.
 
 use super::*;
-use crate::fpmsyncd::{ProducerRow, RowCursor, RowName, WantedRow};
+use crate::fpmsyncd::{ProducerRow, RowCursor, RowName, TableKey, WantedRow};
 use crate::row::{LabelKey, RouteKey};
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ fn wanted_groups_are_the_groups_that_were_handed_over_and_no_routes() {
     let groups = |bench: &Bench| bench.machine.wanted_groups().map(|(name, _)| name).collect::<Vec<_>>();
     assert!(groups(&bench).is_empty(), "nothing is handed over");
     bench.take();
-    assert_eq!(groups(&bench), [RowName::Group("5".into())]);
+    assert_eq!(groups(&bench), [TableKey::Row(RowName::Group("5".into()))]);
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn row_that_is_handed_over_ends_its_watch() {
     bench.label(100, &[("10.0.0.1", 7, 1, &[200])]);
     bench.take();
     let names = [
-        RowName::Route(RouteKey::new(None, prefix("10.1.0.0/16"))),
-        RowName::Route(RouteKey::new(None, prefix("10.2.0.0/16"))),
-        RowName::Label(LabelKey::Label(100)),
+        TableKey::Row(RowName::Route(RouteKey::new(None, prefix("10.1.0.0/16")))),
+        TableKey::Row(RowName::Route(RouteKey::new(None, prefix("10.2.0.0/16")))),
+        TableKey::Row(RowName::Label(LabelKey::Label(100))),
     ];
     bench.machine.watch(&names);
     let watched = |bench: &Bench| names.each_ref().map(|name| bench.machine.is_watched(name));
@@ -176,7 +176,9 @@ fn compare_found_row_that_no_client_announced_is_absent_after_the_replay_alone()
     bench.take();
     bench.route("10.2.0.0/16", "10.0.0.9", 7);
     let name = |text| RowName::parse("ROUTE_TABLE", text).unwrap();
-    let Some(WantedRow::Route(row)) = bench.machine.wanted(&name("10.1.0.0/16")) else { panic!("no row") };
+    let Some(WantedRow::Route(row)) = bench.machine.wanted(&TableKey::Row(name("10.1.0.0/16"))) else {
+        panic!("no row")
+    };
     let found = [
         (name("10.1.0.0/16"), fields(&row)),
         (name("10.1.0.0/16"), Vec::new()),
