@@ -41,19 +41,6 @@ pub struct BesideOptions {
     /// not program
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:8300")]
     pub beside_routes: String,
-    /// The endpoint on which SONiC's syncd sends notifications over ZeroMQ, in mode beside and without it;
-    /// ribtide's sends them through Redis
-    #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_NOTIFICATIONS)]
-    pub zmq_notifications: String,
-}
-
-/// SONiC's endpoint of orchagent for notifications (sonic-sairedis, `lib/ContextConfig.cpp`).
-pub(super) const DEFAULT_NOTIFICATIONS: &str = "tcp://127.0.0.1:5556";
-
-/// The endpoint of notifications over ZeroMQ.
-pub(super) fn notification_endpoint(options: &BesideOptions) -> Result<Endpoint, super::Error> {
-    let endpoint = Endpoint::parse(&options.zmq_notifications, 5556);
-    endpoint.map_err(|e| super::Error::Configuration(format!("--zmq-notifications: {e}")))
 }
 
 /// The other side of mode `beside`.
@@ -80,7 +67,8 @@ fn endpoint(option: &str, text: &str, port: u16) -> Result<Endpoint, Error> {
 }
 
 impl BesideTransports {
-    /// The transports of the command line, if it has the mode.
+    /// The transports of the command line, if it has the mode. `notifications`: the endpoint on which syncd
+    /// sends notifications over ZeroMQ.
     ///
     /// # Errors
     /// A sentence for the operator: what cannot work beside SONiC's orchagent, or an option that
@@ -88,6 +76,7 @@ impl BesideTransports {
     pub(super) fn of(
         options: &BesideOptions,
         (mode, syncd, window): (Mode, &Endpoint, usize),
+        notifications: Endpoint,
         config_file: Option<&std::path::Path>,
         config: &mut ConfigDb,
         daemon: &Daemon,
@@ -115,7 +104,7 @@ impl BesideTransports {
             client,
             mode,
             syncd: syncd.clone(),
-            syncd_notifications: endpoint("--zmq-notifications", &options.zmq_notifications, 5556)?,
+            syncd_notifications: notifications,
             window,
             routes: endpoint("--beside-routes", &options.beside_routes, 8300)?,
         }))

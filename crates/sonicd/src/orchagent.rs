@@ -7,8 +7,7 @@
 use super::appl_transport;
 use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
 use super::beside::{
-    self, BesideOptions, BesideTransports, DEFAULT_NOTIFICATIONS, ForeignRows, FromOrch, LearnedRows,
-    RecordedVids,
+    self, BesideOptions, BesideTransports, ForeignRows, FromOrch, LearnedRows, RecordedVids,
 };
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
@@ -46,8 +45,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const DAEMON: &str = "orchagent";
-/// SONiC's endpoint of syncd for requests (sonic-sairedis, `lib/ContextConfig.cpp`).
+/// SONiC's endpoint of syncd for requests, and the port of the one for notifications (sonic-sairedis,
+/// `lib/ContextConfig.cpp`).
 const DEFAULT_SYNCD: &str = "tcp://127.0.0.1:5555";
+const NOTIFICATION_PORT: u16 = 5556;
 /// Rows at work at most while a reply is outstanding.
 const BACKLOG: usize = 50_000;
 
@@ -69,6 +70,10 @@ pub struct Options {
     /// The endpoint of syncd for requests over ZeroMQ
     #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SYNCD)]
     pub zmq_syncd: String,
+    /// The endpoint to listen on for notifications of SONiC's syncd over ZeroMQ; ribtide's syncd sends
+    /// them through Redis [default, without --zmq-syncd or with --beside: tcp://127.0.0.1:5556]
+    #[arg(long, value_name = "ENDPOINT")]
+    pub zmq_notifications: Option<String>,
     /// The router's MAC address
     #[arg(short = 'm', value_name = "MAC")]
     pub mac: Option<String>,
@@ -206,10 +211,13 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let rings = &daemon.rings;
     queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
-    // One of several orchagents on this host names its own endpoint, if it has SONiC's syncd.
-    let is_named = args.beside.zmq_notifications != DEFAULT_NOTIFICATIONS;
-    let hears = is_named || args.zmq_syncd == DEFAULT_SYNCD;
-    let notifications = hears.then(|| beside::notification_endpoint(&args.beside)).transpose()?;
+    let notifications = match &args.zmq_notifications {
+        None if args.zmq_syncd == DEFAULT_SYNCD || args.beside.beside.is_some() => Some("tcp://127.0.0.1"),
+        given => given.as_deref(),
+    };
+    let notifications = notifications.map(|text| Endpoint::parse(text, NOTIFICATION_PORT)).transpose();
+    let notifications =
+        notifications.map_err(|e| Error::Configuration(format!("--zmq-notifications: {e}")))?;
     let recording = |bit: u32, file: &str| match args.record & bit {
         0 => Ok(None),
         _ if given.asynchronous => Recording::on_thread(args.directory.join(file), rings).map(Some),
@@ -228,7 +236,10 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     };
     let transport = (given.mode, &syncd, asic_transport::window(given.mode));
     let file = args.database_config.as_deref();
-    let transports = BesideTransports::of(&args.beside, transport, file, &mut config_db, daemon)?;
+    let transports = match &notifications {
+        Some(at) => BesideTransports::of(&args.beside, transport, at.clone(), file, &mut config_db, daemon)?,
+        None => None,
+    };
     let on = if transports.is_some() { "enabled" } else { "disabled" };
     settings.note("--beside", on, on, "");
     // The subscription precedes the read, so no row is missed.
@@ -261,7 +272,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
             let feeds = feeds(routes.as_ref(), ring, &timers, daemon)?;
             let link = AsicTransport::open(
                 (requested, suppression.is.clone()),
-                (given.mode, &syncd, notifications.as_ref().map(|at| (at, is_named))),
+                (given.mode, &syncd, notifications.as_ref().map(|at| (at, args.zmq_notifications.is_some()))),
                 create_switch,
                 settings,
                 daemon,
@@ -278,7 +289,8 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         syncd: link,
         outputs: Box::new(RedisOutputs::open(
             (suppression, given.responses),
-            (warm.is_some(), !is_beside),
+            warm.is_some(),
+            is_beside,
             args.lag,
             daemon,
         )?),
