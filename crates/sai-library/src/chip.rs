@@ -4,10 +4,12 @@ use crate::convert::Attributes;
 use crate::library::{Failed, INVALID_PARAMETER, Id, Library};
 use crate::notify;
 use ribtide_sai::{Attribute, Key, Value, ValueType};
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
-    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, Sai, Status,
-    Verb,
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, RouteEntry, Sai,
+    Status, Verb,
 };
+use std::collections::BTreeMap;
 
 /// A library behind syncd. Object ids are those of the library.
 #[derive(Debug)]
@@ -17,13 +19,17 @@ pub struct LibraryChip {
     switch: u64,
     /// Sentences for the log: values that have no form in C.
     events: Vec<String>,
+    /// Link states that syncd has not taken (`sai_port_oper_status_t`).
+    ports: BTreeMap<u64, i32>,
+    /// Whether the next link states are those of all ports.
+    all_ports: bool,
 }
 
 impl LibraryChip {
     /// A library without a switch. `wake` is called when it has a notification.
     pub fn new(library: Library, wake: Option<notify::Wake>) -> LibraryChip {
         notify::wake_with(wake);
-        LibraryChip { library, switch: 0, events: Vec::new() }
+        LibraryChip { library, switch: 0, events: Vec::new(), ports: BTreeMap::new(), all_ports: false }
     }
 
     /// The library.
@@ -34,6 +40,30 @@ impl LibraryChip {
     /// Takes the sentences for the log.
     pub fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Takes what the library reported, except for link states, which [`Sai::port_states`] returns.
+    pub fn hear(&mut self) -> notify::Notifications {
+        let mut heard = notify::take();
+        self.ports.append(&mut heard.ports);
+        heard
+    }
+
+    /// The link states of all ports of the switch.
+    fn read_ports(&mut self) -> BTreeMap<u64, i32> {
+        let types = ["SWITCH", "PORT"].map(ribtide_sai::ObjectType::from_short_name);
+        let names = ["SAI_SWITCH_ATTR_PORT_LIST", "SAI_PORT_ATTR_OPER_STATUS"].map(Attribute::from_name);
+        let ([Some(switch), Some(port)], [Some(list), Some(state)]) = (types, names) else {
+            return BTreeMap::new();
+        };
+        let Ok(Value::Oids(ports)) = self.library.read(switch, Id::Oid(self.switch), list) else {
+            return BTreeMap::new();
+        };
+        let state_of = |oid: u64| match self.library.read(port, Id::Oid(oid), state) {
+            Ok(Value::Int(state)) => Some((oid, state as i32)),
+            _ => None,
+        };
+        ports.into_iter().filter_map(state_of).collect()
     }
 
     /// The attributes of an item for a call.
@@ -257,6 +287,26 @@ impl Sai for LibraryChip {
             }
         }
         done.map_err(Status::from_code)
+    }
+
+    fn port_states(&mut self) -> Vec<PortState> {
+        if self.switch != 0 && std::mem::take(&mut self.all_ports) {
+            let mut all = self.read_ports();
+            // What the library reported meanwhile is no older.
+            all.append(&mut self.ports);
+            self.ports = all;
+        }
+        let status = |state| match state {
+            1 => OperStatus::Up,
+            2 => OperStatus::Down,
+            _ => OperStatus::Unknown,
+        };
+        let states = std::mem::take(&mut self.ports).into_iter();
+        states.map(|(port, state)| PortState { port: Oid(port), status: status(state) }).collect()
+    }
+
+    fn report_all_ports(&mut self) {
+        self.all_ports = true;
     }
 
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {

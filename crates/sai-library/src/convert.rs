@@ -12,6 +12,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const IPV4: i32 = 0;
 const IPV6: i32 = 1;
 
+/// The most items for which a read makes room. The count of a request or of a library never allocates more.
+const LIST_MAX: usize = 65_536;
+
 /// A list's items, which C reads and writes.
 struct Buffer {
     /// A vector, since a box may not move while C has a pointer into it.
@@ -96,7 +99,7 @@ impl Attributes {
     /// # Errors
     /// As [`Attributes::push`].
     pub fn push_room(&mut self, attribute: Attribute, placeholder: &Value) -> Result<(), String> {
-        let room = room_of(placeholder);
+        let room = room_of(placeholder).min(LIST_MAX);
         self.places.push(self.buffers.len());
         let value = self.room(attribute.value_type(), room).ok_or_else(|| {
             format!(

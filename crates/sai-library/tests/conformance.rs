@@ -6,12 +6,12 @@
 mod support;
 
 use ribtide_sai_library::{Library, LibraryChip, notify};
+use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
-    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, PacketAction,
-    RifType, RouteEntry, Sai, Status, Verb,
+    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
+    PacketAction, RifType, RouteEntry, Sai, Status, Verb,
 };
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -340,11 +340,19 @@ fn notifications_of_a_library_arrive_and_coalesce() {
         let mut item = Item::new(port, [Attr::PortAdminState(up)]);
         assert_eq!(chip.one(Verb::Set, ObjectType::Port, &mut item), Status::Success);
     }
-    let heard = notify::take();
-    // SAI_PORT_OPER_STATUS_UP is 1 and SAI_PORT_OPER_STATUS_DOWN 2.
-    assert_eq!(heard.ports, BTreeMap::from([(ports[0].0, 2), (ports[1].0, 1)]));
+    let heard = chip.hear();
+    let (up, down) = (OperStatus::Up, OperStatus::Down);
+    let state = |port: Oid, status| PortState { port, status };
+    assert_eq!(chip.port_states(), [state(ports[0], down), state(ports[1], up)]);
     assert_eq!((woken.load(Ordering::Relaxed), heard.shutdown, heard.dropped), (3, false, 0));
-    assert_eq!(notify::take(), notify::Notifications::default());
+    assert_eq!(chip.hear(), notify::Notifications::default());
+    assert_eq!(chip.port_states(), []);
+    chip.report_all_ports();
+    // The library keeps what it was created with.
+    assert_eq!(chip.port_states(), ports.iter().map(|port| state(*port, down)).collect::<Vec<_>>());
+    // The count of a request makes no room beyond a bound.
+    let mut endless = [Attr::read("SAI_PORT_ATTR_ADVERTISED_SPEED", "4294967295:null").unwrap()];
+    assert!(chip.get(ObjectType::Port, &ports[0].into(), &mut endless).is_err());
 
     // What a library has of its own, by type.
     let own = chip.discover();

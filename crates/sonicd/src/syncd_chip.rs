@@ -6,7 +6,7 @@ use ribtide_model::{ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::log::target;
 use ribtide_runtime::wake_up::{self, WakeUp};
-use ribtide_sai_library::{Library, LibraryChip, notify};
+use ribtide_sai_library::{Library, LibraryChip};
 use ribtide_swss::sai::{Attr, ObjectId, ObjectType, Oid, RouteEntry, SWITCH, Sai, Status};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
@@ -74,11 +74,7 @@ impl SyncdChip for VirtualSwitch {
 impl SyncdChip for LibraryChip {
     fn serve(&mut self) {
         events::log_syncd(&mut self.take_events());
-        let heard = notify::take();
-        for (port, state) in heard.ports {
-            let up = state == 1;
-            tracing::info!(target: target::SYNCD, port = %Oid(port), up, "the SAI library reports a link");
-        }
+        let heard = self.hear();
         if heard.dropped > 0 {
             tracing::warn!(target: target::SYNCD, dropped = heard.dropped, "more FDB events came than syncd can hold");
         }
