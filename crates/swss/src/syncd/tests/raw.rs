@@ -101,14 +101,15 @@ fn view_with_changes_sets_creates_and_removes_in_order() {
     let second = world.layer2(200, 2000);
     assert_eq!(world.view(View::Apply), Status::Success);
     let operations = world.operations();
-    let count = |operation: &str| operations.iter().filter(|of| *of == operation).count();
-    assert_eq!(count("Set POLICER"), 1, "{operations:?}");
-    assert_eq!((count("Create VLAN"), count("Remove VLAN")), (1, 1), "{operations:?}");
-    assert_eq!((count("Create LAG"), count("Create POLICER")), (0, 0), "{operations:?}");
+    let name = |verb: Verb, object: &str| format!("{verb:?} {:?}", of(object));
+    let count = |verb, object| operations.iter().filter(|done| **done == name(verb, object)).count();
+    assert_eq!(count(Verb::Set, "POLICER"), 1, "{operations:?}");
+    assert_eq!((count(Verb::Create, "VLAN"), count(Verb::Remove, "VLAN")), (1, 1), "{operations:?}");
+    assert_eq!((count(Verb::Create, "LAG"), count(Verb::Create, "POLICER")), (0, 0), "{operations:?}");
     assert_eq!(world.row(of("POLICER"), second.policer).matches("CIR=2000").count(), 1);
-    let at = |operation: &str| operations.iter().position(|of| of == operation).unwrap();
-    assert!(at("Remove FDB_ENTRY") < at("Remove VLAN_MEMBER"), "{operations:?}");
-    assert!(at("Remove VLAN_MEMBER") < at("Remove VLAN"), "{operations:?}");
+    let at = |object| operations.iter().position(|done| *done == name(Verb::Remove, object)).unwrap();
+    assert!(at("FDB_ENTRY") < at("VLAN_MEMBER"), "{operations:?}");
+    assert!(at("VLAN_MEMBER") < at("VLAN"), "{operations:?}");
     assert!(world.events.is_empty(), "{:?}", world.events);
     // A view without any of it leaves none.
     world.start();
