@@ -237,9 +237,10 @@ def test_databases_stay_within_their_bound_at_a_steady_30000_routes(host):
 
 @pytest.mark.parametrize("age", ["500", "0"])
 def test_a_redis_that_stands_still_delays_routes_at_the_bound(host, age):
-    """With a bound in time the daemons wait: the chip gets no route while the rows of earlier ones are old. Without one it does.
-    Nothing is lost either way."""
-    flags = {name: [*words, "--write-behind-max-age", age] for name, words in ZMQ.items()}
+    """With --write-behind-wait the daemons wait: the chip gets no route while the rows of earlier ones are old. Without it the chip
+    does. Nothing is lost either way."""
+    wait = ["--write-behind-wait"] if age != "0" else []
+    flags = {name: [*words, "--write-behind-max-age", age, *wait] for name, words in ZMQ.items()}
     sonic = Sonic(host, flags=flags, state=True)
     own = len(own_routes(sonic))
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")

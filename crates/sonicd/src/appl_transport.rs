@@ -39,22 +39,28 @@ pub struct Lag {
     /// as many
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub write_behind_max: usize,
-    /// How long a row may wait for a write-behind database. Routes wait while Redis cannot keep up; 0:
-    /// only --write-behind-max bounds it
+    /// How long a row should wait for a write-behind database: from half of it on, rows are written at full
+    /// speed. 0: written with low priority while routes come, whatever the age
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub write_behind_max_age: u64,
+    /// Let routes wait rather than exceed --write-behind-max-age: a burst goes as fast as Redis takes its
+    /// rows
+    #[arg(long)]
+    pub write_behind_wait: bool,
 }
 
 impl Lag {
     pub(super) fn bound(self) -> LagBound {
         let age = (self.write_behind_max_age > 0).then(|| Duration::from_millis(self.write_behind_max_age));
-        LagBound { rows: self.write_behind_max, age }
+        LagBound { rows: self.write_behind_max, age, waits: self.write_behind_wait }
     }
 
     /// Notes its settings.
     pub(super) fn note(self, settings: &mut Settings) {
         settings.note("--write-behind-max", self.write_behind_max, self.write_behind_max, "");
         settings.note("--write-behind-max-age", self.write_behind_max_age, self.write_behind_max_age, "");
+        let waits = if self.write_behind_wait { "enabled" } else { "disabled" };
+        settings.note("--write-behind-wait", waits, waits, "");
     }
 }
 

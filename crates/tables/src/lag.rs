@@ -1,7 +1,8 @@
 //! How far a write-behind database is behind: the rows that it does not have, the age of the oldest,
 //! and the wait of a producer at the bound.
 //!
-//! The bound in time holds by admission. A row is admitted while the rows before it need at most a
+//! From half of the age on, the writer writes at full speed. Where producers wait, the age is a bound, which holds
+//! by admission. A row is admitted while the rows before it need at most a
 //! third of the bound, at the rate of the last writes, and while the oldest is younger than three
 //! quarters of it. So a server that is too slow, or that stops, delays the producer and not the bound.
 //! Only a server that suddenly needs more than three times as long can exceed it, by the rows that
@@ -33,14 +34,16 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct LagBound {
     /// Rows, in whole thousands.
     pub rows: usize,
-    /// The age of the oldest row; `None`: rows alone bound it.
+    /// The age that the oldest row should not exceed; `None`: rows alone decide the pace of the writer.
     pub age: Option<Duration>,
+    /// Whether producers wait rather than exceed the age.
+    pub waits: bool,
 }
 
 impl LagBound {
     /// Rows without a bound in time.
     pub fn rows(rows: usize) -> LagBound {
-        LagBound { rows, age: None }
+        LagBound { rows, age: None, waits: false }
     }
 }
 
@@ -84,7 +87,7 @@ impl Unwritten {
     }
 
     fn has_room(&self, bound: LagBound, now: Instant) -> bool {
-        let Some(age) = bound.age else { return true };
+        let Some(age) = bound.age.filter(|_| bound.waits) else { return true };
         let rows_max = ((self.rate * age.as_secs_f64() * ADMITTED_PART) as usize).max(ROWS_MIN);
         self.rows < rows_max && self.age(now) < age * 3 / 4
     }
@@ -180,7 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BOUND: LagBound = LagBound { rows: 2_000_000, age: Some(SECOND) };
+    const BOUND: LagBound = LagBound { rows: 2_000_000, age: Some(SECOND), waits: true };
 
     fn unwritten(rate: f64) -> Unwritten {
         Unwritten { batches: VecDeque::new(), rows: 0, rate }
@@ -207,6 +210,7 @@ mod tests {
         assert!(!all.has_room(BOUND, now));
         let no_bound = LagBound::rows(1_000_000);
         assert!(all.has_room(no_bound, now + 100 * SECOND));
+        assert!(all.has_room(LagBound { waits: false, ..BOUND }, now + 100 * SECOND), "the age is no bound");
     }
 
     #[test]
@@ -248,7 +252,8 @@ mod tests {
 
     #[test]
     fn producer_waits_for_the_writer_and_is_freed_when_it_ends() {
-        let lag = WriteBehindLag::new(LagBound { rows: 1000, age: Some(SECOND / 1000) }, "APPL_DB");
+        let lag =
+            WriteBehindLag::new(LagBound { rows: 1000, age: Some(SECOND / 1000), waits: true }, "APPL_DB");
         let gauge = lag.gauge("APPL_DB", &Rings::default());
         lag.enqueue(1, || false);
         std::thread::sleep(SECOND / 500);

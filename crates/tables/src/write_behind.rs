@@ -517,7 +517,7 @@ mod tests {
         let rings = Rings::default();
         let (turn, turns) = rings.bounded("turns", 1);
         let (written, rows) = rings.bounded("written", 100);
-        let bound = LagBound { rows: 2_000_000, age: Some(Duration::from_millis(200)) };
+        let bound = LagBound { rows: 2_000_000, age: Some(Duration::from_millis(200)), waits: true };
         let mut table = WriteBehind::low_priority(Slow { turns, written }, bound, &rings).unwrap();
         assert!(table.is_in_bound());
         let (done, noted) = rings.bounded("done", 2000);

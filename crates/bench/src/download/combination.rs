@@ -29,8 +29,10 @@ pub enum Combination {
     ZmqInLine,
     /// ZeroMQ to orchagent and to syncd, both databases write-behind
     Zmq,
-    /// The same, without a bound in time: rows alone bound how far they are behind
+    /// The same, with low priority whatever the age of the oldest row: rows alone bound how far they are behind
     ZmqUnbounded,
+    /// As zmq, but routes wait rather than that a row waits longer than a second
+    ZmqWait,
     /// As zmq, but neither may be more than 50,000 rows behind
     ZmqClose,
     /// The same on several Redis servers
@@ -163,7 +165,7 @@ impl Features {
 
 impl Combination {
     /// The combinations of a run without `--dut`.
-    pub const SUITE: [Combination; 15] = [
+    pub const SUITE: [Combination; 16] = [
         Combination::ApplDb,
         Combination::ApplDbStable,
         Combination::Default,
@@ -176,6 +178,7 @@ impl Combination {
         Combination::ZmqInLine,
         Combination::Zmq,
         Combination::ZmqUnbounded,
+        Combination::ZmqWait,
         Combination::ZmqClose,
         Combination::ZmqCloseMulti,
         Combination::ZmqOff,
@@ -194,6 +197,7 @@ impl Combination {
         const ZMQ: &[&str] = &["-q", "tcp://127.0.0.1", "--route-zmq", "-z", "zmq_async", "-r", "0"];
         const BOUNDED_LAG: &[&str] = &["--write-behind-max", "50000"];
         const NO_AGE: &[&str] = &["--write-behind-max-age", "0"];
+        const WAIT: &[&str] = &["--write-behind-wait"];
         let wired = |fpmsyncd: &[&'static str], orchagent: &[&'static str], syncd: &[&'static str]| Flags {
             fpmsyncd: fpmsyncd.to_vec(),
             orchagent: orchagent.to_vec(),
@@ -222,6 +226,11 @@ impl Combination {
                 &[ZMQ_ROUTES, NO_AGE].concat(),
                 &[ZMQ, NO_AGE].concat(),
                 &[&["-z", "zmq_sync", "-R"], NO_AGE].concat(),
+            ),
+            Combination::ZmqWait => wired(
+                &[ZMQ_ROUTES, WAIT].concat(),
+                &[ZMQ, WAIT].concat(),
+                &[&["-z", "zmq_sync", "-R"], WAIT].concat(),
             ),
             Combination::ZmqClose => wired(
                 &[ZMQ_ROUTES, BOUNDED_LAG].concat(),
