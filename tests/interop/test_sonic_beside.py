@@ -434,3 +434,57 @@ def test_what_cannot_work_beside_is_refused(host, config, sentence):
     process = sonic.processes["orchagent"]
     wait_for("it ends", lambda: process.popen.poll() is not None, 20)
     assert process.popen.poll() != 0 and sentence in process.log(1 << 16)
+
+
+def test_a_restarted_client_at_ribtides_syncd(host):
+    """The same with the virtual switch as the chip: its syncd compares views by content."""
+    with contextlib.ExitStack() as stack:
+        sonic = beside(host, start=False)
+        sonic.flags["syncd"] += ["-z", "zmq_sync"]
+        sonic.start("syncd")
+        sonic.start("orchagent")
+
+        def describe():
+            client = Client(stack.enter_context(zmq.stock(host, "REQ", connect=REQUESTS)))
+            client.done("INIT_VIEW", "notify")
+            client.done(SWITCH_KEY, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true", "SAI_SWITCH_ATTR_SRC_MAC_ADDRESS", "02:00:00:00:00:01")
+            get = lambda name, value: client.ask(SWITCH_KEY, "get", name, value)[3]
+            router = get("SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0")
+            cpu = get("SAI_SWITCH_ATTR_CPU_PORT", "oid:0x0")
+            count = int(get("SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS", "0"))
+            ports = get("SAI_SWITCH_ATTR_PORT_LIST", f"{count}:" + ",".join(["oid:0x0"] * count)).split(":", 1)[1].split(",")
+            for dest in ("0.0.0.0/0", "::/0"):
+                key = route_key(dest).replace(ROUTER, router)
+                client.done(f"{ROUTE}:{key}", "create", "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP")
+            client.done("APPLY_VIEW", "notify")
+            return client, router, cpu, ports
+
+        def interfaces(client, router, ports, run):
+            for n in range(2):
+                name = f"Ethernet{n * 4}"
+                client.done(f"SAI_OBJECT_TYPE_HOSTIF:oid:0xd{run:04x}{n:08x}", "create", "SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV",
+                            "SAI_HOSTIF_ATTR_OBJ_ID", ports[n], "SAI_HOSTIF_ATTR_NAME", name)
+                client.done(f"{RIF}:{rif_id(n, run)}", "create", "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID", router,
+                            "SAI_ROUTER_INTERFACE_ATTR_TYPE", "SAI_ROUTER_INTERFACE_TYPE_PORT", "SAI_ROUTER_INTERFACE_ATTR_PORT_ID", ports[n],
+                            "SAI_ROUTER_INTERFACE_ATTR_MTU", "9100")
+                neighbor = dumps({"ip": f"10.0.{n}.2", "rif": rif_id(n, run), "switch_id": SWITCH})
+                client.done(f"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{neighbor}", "create", "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS", "02:00:00:00:00:02")
+                client.done(f"{NEXT_HOP}:{hop_id(n, run)}", "create", "SAI_NEXT_HOP_ATTR_TYPE", "SAI_NEXT_HOP_TYPE_IP", "SAI_NEXT_HOP_ATTR_IP",
+                            f"10.0.{n}.2", "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID", rif_id(n, run))
+
+        client, router, _, ports = describe()
+        interfaces(client, router, ports, 1)
+        row = lambda *n: zmq.row(protocol="bgp", nexthop=",".join(f"10.0.{i}.2" for i in n), ifname=",".join(f"Ethernet{i * 4}" for i in n))
+        rows = stack.enter_context(zmq.stock(host, "PUSH", connect=8100))
+        changes = [(f"100.{n // 256}.{n % 256}.0/24", row(n % 2)) for n in range(5000)] + [("101.0.0.0/24", row(0, 1))]
+        begin = time.monotonic()
+        rows.send(zmq.message("ROUTE_TABLE", *changes))
+        wait_for("all are in the chip", lambda: sonic.chip_routes() >= 5003, 60, 0.05, alive=sonic.alive())
+        print(f"5,001 routes in {time.monotonic() - begin:.2f} s")
+        lookup = lambda: [sonic.lookup(f"100.0.{n}.1") for n in (0, 1)] + [sonic.lookup("101.0.0.1")]
+        before = lookup()
+        client, router, _, ports = describe()
+        assert lookup() == before and sonic.chip_routes() >= 5003
+        interfaces(client, router, ports, 2)
+        wait_for("one next hop for each neighbour is left", lambda: len(sonic.asic.keys(f"ASIC_STATE:{NEXT_HOP}:*")) == 2, 30, alive=sonic.alive())
+        assert sonic.chip_routes() >= 5003

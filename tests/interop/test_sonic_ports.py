@@ -74,7 +74,7 @@ def test_link_lost_at_the_switch_leaves_the_group(host, transport):
     settled(is_up, 20, 0.05)
     assert int(port(sonic, "Ethernet4")["flap_count"]) == flaps + 2
 
-    # Nobody hears it: orchagent is away, and reads it when it is back. Its supervisor starts it again.
+    # No client hears it: orchagent is away, and reads it when it is back. Its supervisor starts it again.
     sonic.processes["orchagent"].kill()
     sonic.query("port eth2 down")
     time.sleep(0.5)

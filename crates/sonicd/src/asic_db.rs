@@ -17,7 +17,7 @@ use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
-use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, Sai, text};
+use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, RawText, Sai, text};
 use ribtide_swss::syncd::{AsicChange, PackedChanges, Syncd, SyncdOut};
 use ribtide_tables::{
     Connection, LowPriorityPace, Reply, TableError, WriteBehindLag, passed_over, server_returns,
@@ -30,6 +30,8 @@ use std::time::Instant;
 const ASIC_STATE: &str = "ASIC_STATE";
 const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
+/// The objects that the chip has of its own, with their types, as SONiC's syncd keeps them.
+const COLD_VIDS: &str = "COLDVIDS";
 /// The marker key of a syncd whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// The marker key of an orchagent that describes the switch to a running syncd, which alone has the
@@ -317,6 +319,7 @@ impl Rows {
         let hidden = self.connection.query(&["HGETALL", HIDDEN])?.into_pairs();
         let hidden: Vec<Attr> = hidden.iter().filter_map(|(name, value)| Attr::read(name, value)).collect();
         let mut rows: Vec<(ObjectType, ObjectId, Attrs)> = Vec::new();
+        let mut entries: Vec<(ObjectType, RawText, Attrs)> = Vec::new();
         let prefix = self.connection.database().key(ASIC_STATE, "");
         self.connection.scan(&format!("{prefix}*"), |connection, names| {
             let hashes = connection.query_all(names.iter().map(|name| ["HGETALL", name]))?;
@@ -325,15 +328,20 @@ impl Rows {
                 if pairs.is_empty() {
                     continue;
                 }
-                let (object, id) = match text::read_row_key(name.strip_prefix(&prefix).unwrap_or(name)) {
+                let attrs =
+                    pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
+                let key = name.strip_prefix(&prefix).unwrap_or(name);
+                if let Some((object, key)) = text::read_entry_key(key) {
+                    entries.push((object, key, attrs.collect()));
+                    continue;
+                }
+                let (object, id) = match text::read_row_key(key) {
                     Ok(known) => known,
                     Err(reason) => {
                         passed_over(Db::Asic.name(), name, reason);
                         continue;
                     }
                 };
-                let attrs =
-                    pairs.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
                 rows.push((object, id, attrs.collect()));
             }
             Ok(())
@@ -344,6 +352,7 @@ impl Rows {
         tracing::info!(target: target::SYNCD, objects = rows.len(), "making the objects again that ASIC_DB holds");
         let mut out = SyncdOut::default();
         syncd.recreate(rows, &hidden, &mut out);
+        syncd.recreate_entries(entries, &mut out);
         for map in MAPS {
             self.connection.queue(&["DEL", map]);
         }
@@ -392,17 +401,30 @@ impl Rows {
             key.truncate(self.prefix);
             text::write_row_key(object, id, key);
         };
+        let set = |rows: &mut Connection, key: &str, attrs: &[Attr]| {
+            rows.queue_with(|command| {
+                command.arg("HSET");
+                command.arg(key);
+                text::row_fields(attrs, &mut |field, value| {
+                    command.arg(field);
+                    command.arg(value);
+                });
+            });
+        };
         match change {
             AsicChange::Set(object, id, attrs) => {
                 place(object, &id);
-                rows.queue_with(|command| {
-                    command.arg("HSET");
-                    command.arg(key);
-                    text::row_fields(&attrs, &mut |field, value| {
-                        command.arg(field);
-                        command.arg(value);
-                    });
-                });
+                set(rows, key, &attrs);
+            }
+            AsicChange::SetEntry(object, entry, attrs) => {
+                key.truncate(self.prefix);
+                text::write_entry_key(object, &entry, key);
+                set(rows, key, &attrs);
+            }
+            AsicChange::RemoveEntry(object, entry) => {
+                key.truncate(self.prefix);
+                text::write_entry_key(object, &entry, key);
+                rows.queue(&["DEL", key]);
             }
             AsicChange::Remove(object, id) => {
                 place(object, &id);
@@ -421,6 +443,10 @@ impl Rows {
                 let mut value = String::new();
                 attr.write_value(&mut value);
                 rows.queue(&["HSET", HIDDEN, attr.name(), &value]);
+                for vid in attr.clone().oids_mut() {
+                    let object = vid.object_type().map_or("SAI_OBJECT_TYPE_NULL", ObjectType::name);
+                    rows.queue(&["HSET", COLD_VIDS, &vid.to_string(), object]);
+                }
             }
             AsicChange::View(true) => rows.queue(&["SET", IN_VIEW, "1"]),
             AsicChange::View(false) => rows.queue(&["DEL", IN_VIEW]),
@@ -430,7 +456,7 @@ impl Rows {
                     names.iter().for_each(|name| connection.queue(&["UNLINK", name]));
                     connection.flush()
                 })?;
-                rows.queue(&["DEL", HIDDEN, MAPS[0], MAPS[1], IN_VIEW]);
+                rows.queue(&["DEL", HIDDEN, COLD_VIDS, MAPS[0], MAPS[1], IN_VIEW]);
             }
         }
         Ok(())

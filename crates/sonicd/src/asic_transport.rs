@@ -14,7 +14,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_settings::{Mode, RequestedSettings};
 use ribtide_swss::sai::{
-    ObjectType, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, notification, text,
+    ObjectType, Query, SaiCall, SaiReply, SaiRequest, Status, Verb, View, binary, notification, text,
 };
 use ribtide_swss::{Db, json};
 use ribtide_tables::zmq::{self, Endpoint};
@@ -301,7 +301,17 @@ fn assume(request: &SaiRequest) -> Option<SaiReply> {
     match &request.call {
         SaiCall::One { .. } => Some(SaiReply::one(request.id, Status::Success)),
         SaiCall::Bulk { items, .. } => Some(SaiReply::bulk(request.id, vec![Status::Success; items.len()])),
-        SaiCall::Get { .. } | SaiCall::Available { .. } | SaiCall::View(_) => None,
+        SaiCall::Entries { items, bulk, .. } => Some(match bulk {
+            true => SaiReply::bulk(request.id, vec![Status::Success; items.len()]),
+            false => SaiReply::one(request.id, Status::Success),
+        }),
+        SaiCall::Query(Query::Poll { .. }) => Some(SaiReply::one(request.id, Status::Success)),
+        SaiCall::Get { .. }
+        | SaiCall::BulkGet { .. }
+        | SaiCall::GetEntry { .. }
+        | SaiCall::Query(_)
+        | SaiCall::Available { .. }
+        | SaiCall::View(_) => None,
     }
 }
 

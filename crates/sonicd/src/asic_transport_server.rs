@@ -15,7 +15,7 @@ use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::notification::{PortState, write_port_state_change};
 use ribtide_swss::sai::text::{self, ReplyTo};
-use ribtide_swss::sai::{SaiCall, SaiReply, SaiRequest, Status, View, binary};
+use ribtide_swss::sai::{Query, SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
 use ribtide_swss::{Db, json};
 use ribtide_tables::queue::{self, QueueWriter};
@@ -88,8 +88,8 @@ enum Kind {
     Change,
     /// A query, whose reply is awaited in every mode.
     Get,
-    /// An availability query.
-    Available,
+    /// A query whose reply has another operation, and is awaited in every mode.
+    Query(ReplyTo),
     /// The first step of a view, and the run that requests a reply to each request.
     Init { run: Option<u64> },
     /// The last step, of that run.
@@ -249,9 +249,11 @@ impl AsicTransportServer {
                         Kind::Init { run: incoming.run }
                     }
                     SaiCall::View(View::Apply) => Kind::Apply { run: incoming.run },
-                    SaiCall::Get { .. } => Kind::Get,
-                    SaiCall::Available { .. } => Kind::Available,
-                    _ => Kind::Change,
+                    SaiCall::Get { .. } | SaiCall::BulkGet { .. } | SaiCall::GetEntry { .. } => Kind::Get,
+                    SaiCall::Query(Query::Counters { .. }) => Kind::Get,
+                    SaiCall::Query(Query::Poll { .. }) => Kind::Change,
+                    SaiCall::Available { .. } | SaiCall::Query(_) => Kind::Query(ReplyTo::to(&request.call)),
+                    SaiCall::One { .. } | SaiCall::Bulk { .. } | SaiCall::Entries { .. } => Kind::Change,
                 };
                 let owed = match incoming.again {
                     Resent::No => false,
@@ -396,7 +398,7 @@ fn encode(reply: Reply) -> Option<Message> {
         Reply::Done(reply, kind) => {
             let answers = match kind {
                 Kind::Change | Kind::Get => ReplyTo::Request,
-                Kind::Available => ReplyTo::Availability,
+                Kind::Query(reply_to) => reply_to,
                 Kind::Init { .. } | Kind::Apply { .. } => ReplyTo::View,
             };
             let message = text::write_reply(&reply, answers);

@@ -41,9 +41,6 @@ pub struct BesideOptions {
     /// not program
     #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:8300")]
     pub beside_routes: String,
-    /// The endpoint on which syncd sends notifications over ZeroMQ
-    #[arg(long, value_name = "ENDPOINT", default_value = "tcp://127.0.0.1:5556")]
-    pub zmq_notifications: String,
 }
 
 /// The other side of mode `beside`.
@@ -70,7 +67,8 @@ fn endpoint(option: &str, text: &str, port: u16) -> Result<Endpoint, Error> {
 }
 
 impl BesideTransports {
-    /// The transports of the command line, if it has the mode.
+    /// The transports of the command line, if it has the mode. `notifications`: the endpoint on which syncd
+    /// sends notifications over ZeroMQ.
     ///
     /// # Errors
     /// A sentence for the operator: what cannot work beside SONiC's orchagent, or an option that
@@ -78,6 +76,7 @@ impl BesideTransports {
     pub(super) fn of(
         options: &BesideOptions,
         (mode, syncd, window): (Mode, &Endpoint, usize),
+        notifications: Endpoint,
         config_file: Option<&std::path::Path>,
         config: &mut ConfigDb,
         daemon: &Daemon,
@@ -105,7 +104,7 @@ impl BesideTransports {
             client,
             mode,
             syncd: syncd.clone(),
-            syncd_notifications: endpoint("--zmq-notifications", &options.zmq_notifications, 5556)?,
+            syncd_notifications: notifications,
             window,
             routes: endpoint("--beside-routes", &options.beside_routes, 8300)?,
         }))

@@ -40,15 +40,27 @@ pub(super) struct RedisOutputs {
     suppression: FibSuppression,
     /// What the counters were last written from.
     crm: Crm,
-    unhandled: Found,
+    /// Not beside SONiC's orchagent, which handles all tables.
+    unhandled: Option<Found>,
+    is_beside: bool,
 }
+
+/// CRM's fields of objects that SONiC's orchagent makes beside ribtide's.
+const OF_NEIGHBORS: [&str; 4] = [
+    "crm_stats_ipv4_nexthop_",
+    "crm_stats_ipv6_nexthop_",
+    "crm_stats_ipv4_neighbor_",
+    "crm_stats_ipv6_neighbor_",
+];
 
 impl RedisOutputs {
     /// `suppression`: the setting of FIB suppression, and whether it is on `now`. `warm`: responses
-    /// of an earlier run count until [`OrchOutputs::restored`].
+    /// of an earlier run count until [`OrchOutputs::restored`]. `is_beside`: SONiC's orchagent writes
+    /// CRM, too.
     pub(super) fn open(
         (suppression, now): (FibSuppression, bool),
         warm: bool,
+        is_beside: bool,
         lag: Lag,
         daemon: &Daemon,
     ) -> Result<RedisOutputs, Error> {
@@ -63,7 +75,8 @@ impl RedisOutputs {
             response_sender: now.then(|| ResponseSender::start(&daemon.rings)).transpose()?,
             suppression,
             crm: Crm::default(),
-            unhandled: unhandled_tables::watch(daemon)?,
+            unhandled: (!is_beside).then(|| unhandled_tables::watch(daemon)).transpose()?,
+            is_beside,
         })
     }
 }
@@ -238,11 +251,19 @@ impl OrchOutputs for RedisOutputs {
     }
 
     fn tick(&mut self, orch: &Orch) -> Result<(), Error> {
-        self.unhandled.look_at_interfaces(orch);
-        if *orch.crm() != self.crm {
+        if let Some(unhandled) = &self.unhandled {
+            unhandled.look_at_interfaces(orch);
+        }
+        // SONiC's orchagent writes at each poll what it counts, and that is without ribtide's routes.
+        if *orch.crm() != self.crm || self.is_beside {
             self.crm = orch.crm().clone();
             let mut fields = Fields::new();
-            self.crm.fields(&mut |field, value| drop(fields.insert(field.into(), value.into())));
+            let is_theirs = |field: &str| OF_NEIGHBORS.iter().any(|kind| field.starts_with(kind));
+            self.crm.fields(&mut |field, value| {
+                if !(self.is_beside && is_theirs(field)) {
+                    fields.insert(field.into(), value.into());
+                }
+            });
             self.counters.set_fields("CRM", "STATS", fields);
         }
         Ok(())

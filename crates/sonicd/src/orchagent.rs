@@ -71,7 +71,7 @@ pub struct Options {
     #[arg(long, value_name = "ENDPOINT", default_value = DEFAULT_SYNCD)]
     pub zmq_syncd: String,
     /// The endpoint to listen on for notifications of SONiC's syncd over ZeroMQ; ribtide's syncd sends
-    /// them through Redis [default, without --zmq-syncd: tcp://127.0.0.1:5556]
+    /// them through Redis [default, without --zmq-syncd or with --beside: tcp://127.0.0.1:5556]
     #[arg(long, value_name = "ENDPOINT")]
     pub zmq_notifications: Option<String>,
     /// The router's MAC address
@@ -212,7 +212,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     queues::publish(None, daemon)?;
     let syncd = asic_transport::endpoint(&args.zmq_syncd)?;
     let notifications = match &args.zmq_notifications {
-        None if args.zmq_syncd == DEFAULT_SYNCD => Some("tcp://127.0.0.1"),
+        None if args.zmq_syncd == DEFAULT_SYNCD || args.beside.beside.is_some() => Some("tcp://127.0.0.1"),
         given => given.as_deref(),
     };
     let notifications = notifications.map(|text| Endpoint::parse(text, NOTIFICATION_PORT)).transpose();
@@ -230,11 +230,16 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         mac: given.mac,
         single_groups: given.single_groups,
         sort_routes: args.sort_routes,
+        // SONiC's orchagent has the ports.
+        reports_ports: !is_beside,
         ..OrchConfig::default()
     };
     let transport = (given.mode, &syncd, asic_transport::window(given.mode));
     let file = args.database_config.as_deref();
-    let transports = BesideTransports::of(&args.beside, transport, file, &mut config_db, daemon)?;
+    let transports = match &notifications {
+        Some(at) => BesideTransports::of(&args.beside, transport, at.clone(), file, &mut config_db, daemon)?,
+        None => None,
+    };
     let on = if transports.is_some() { "enabled" } else { "disabled" };
     settings.note("--beside", on, on, "");
     // The subscription precedes the read, so no row is missed.
@@ -285,6 +290,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         outputs: Box::new(RedisOutputs::open(
             (suppression, given.responses),
             warm.is_some(),
+            is_beside,
             args.lag,
             daemon,
         )?),

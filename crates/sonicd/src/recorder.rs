@@ -10,7 +10,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends};
 use ribtide_swss::sai::notification::{PORT_STATE_CHANGE, PortState, port_states_data};
-use ribtide_swss::sai::text::{row_fields, write_id};
+use ribtide_swss::sai::text::{row_fields, write_id, write_request};
 use ribtide_swss::sai::{Attr, Item, ObjectType, SWITCH, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
 use std::fs::{File, OpenOptions};
@@ -160,6 +160,15 @@ impl Recording {
                 line.push_str(&format!("q|{AVAILABILITY}|{}:{SWITCH}|", ObjectType::Switch.name()));
                 attrs.iter().for_each(|attr| line.push_str(&format!("{attr}|")));
                 line.push_str(&format!("OBJECT_TYPE={}", object.name()));
+            }
+            // orchagent makes none of these.
+            SaiCall::BulkGet { .. }
+            | SaiCall::Entries { .. }
+            | SaiCall::GetEntry { .. }
+            | SaiCall::Query(_) => {
+                let message = write_request(request);
+                let op = message.op.get(1..).unwrap_or_default();
+                line.push_str(&format!("q|{op}|{}|{}", message.key, message.value));
             }
             SaiCall::View(view) => line.push_str(match view {
                 View::Init => "a|INIT_VIEW",

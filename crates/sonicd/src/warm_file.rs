@@ -6,9 +6,9 @@
 
 use super::Error;
 use ribtide_swss::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb, VidSource, text,
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, RawText, Sai, Status, Verb, VidSource, text,
 };
-use ribtide_swss::syncd::{Number, ORDER, Syncd};
+use ribtide_swss::syncd::{Number, Syncd, place};
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -47,6 +47,18 @@ pub(super) fn save(path: &Path, syncd: &Syncd<VirtualSwitch>) -> Result<(), Erro
                 result = write(&line);
             }
         });
+        syncd.for_each_entry(&mut |object, key, attrs| {
+            line.clear();
+            line.push_str("entry\t");
+            let rid = |oid: Oid| syncd.rid(oid).unwrap_or(oid);
+            text::write_entry_key(object, &translated_key(key, rid), &mut line);
+            text::row_fields(&translated(attrs, rid), &mut |field, value| {
+                let _ = write!(line, "\t{field}\t{value}");
+            });
+            if result.is_ok() {
+                result = write(&line);
+            }
+        });
         result
     };
     lines().and_then(|()| file.flush()).map_err(failed)?;
@@ -70,7 +82,7 @@ pub(super) fn load(
     };
     std::fs::remove_file(path).map_err(failed)?;
     let bad = |line: &str| Error::new(format!("\"{line}\" in {} says nothing of a switch", path.display()));
-    let (mut last, mut numbers, mut objects) = (0, Vec::new(), Vec::new());
+    let (mut last, mut numbers, mut objects, mut entries) = (0, Vec::new(), Vec::new(), Vec::new());
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(failed)?;
         if n == 0 {
@@ -83,16 +95,45 @@ pub(super) fn load(
             Line::Last(number) => last = number,
             Line::Number(number) => numbers.push(number),
             Line::Object(object) => objects.push(object),
+            Line::Entry(entry) => entries.push(entry),
         }
     }
     let mut chip = VirtualSwitch::new(ports, Behavior::default());
-    objects.sort_unstable_by_key(|(object, id, _)| (ORDER.iter().position(|of| of == object), *id));
-    let own = numbers.iter().filter(|number| number.own.is_some()).map(|number| number.rid).collect();
+    // The chip gives its numbers one after the other, so each object comes after all that it names.
+    // What an object was given later may name one with a higher number.
+    objects.sort_unstable_by_key(|(object, id, _)| {
+        let number = id.oid().map_or(u64::MAX, |rid| rid.index());
+        (*object != ObjectType::Switch, number, place(*object), *id)
+    });
+    let own: HashSet<Oid> =
+        numbers.iter().filter(|number| number.own.is_some()).map(|number| number.rid).collect();
+    let failed = |object: ObjectType, status: Status| {
+        let (object, status) = (object.name(), status.name());
+        Error::new(format!("{} does not make a switch: {status} for a {object}", path.display()))
+    };
+    let mut later = Vec::new();
     for (object, id, attrs) in &objects {
-        put(&mut chip, &own, *object, *id, attrs).map_err(|status| {
-            let (object, status) = (object.name(), status.name());
-            Error::new(format!("{} does not make a switch: {status} for a {object}", path.display()))
-        })?;
+        let rest = put(&mut chip, &own, *object, *id, attrs).map_err(|status| failed(*object, status))?;
+        later.extend(rest.map(|rest| (*object, *id, rest)));
+    }
+    for (object, id, attrs) in later {
+        for attr in attrs {
+            let status = chip.one(Verb::Set, object, &mut Item::new(id, [attr]));
+            if !status.is_success() {
+                return Err(failed(object, status));
+            }
+        }
+    }
+    // What orchagent removed of the switch's own objects.
+    let kept: HashSet<ObjectId> = objects.iter().map(|(_, id, _)| *id).collect();
+    let switch =
+        objects.iter().find(|(object, ..)| *object == ObjectType::Switch).and_then(|(_, id, _)| id.oid());
+    let removed = chip.own_objects(switch.unwrap_or_default()).into_iter().rev();
+    for (object, rid) in removed.filter(|(_, rid)| !kept.contains(&ObjectId::Oid(*rid))).collect::<Vec<_>>() {
+        chip.one(Verb::Remove, object, &mut Item::bare(rid));
+    }
+    for (object, key, attrs) in &entries {
+        chip.entry(Verb::Create, *object, key, attrs).map_err(|status| failed(*object, status))?;
     }
     chip.number_after(last);
     chip.forget_operations();
@@ -102,13 +143,20 @@ pub(super) fn load(
         .iter()
         .map(|(object, id, attrs)| (*object, translated_id(*id, vid), translated(attrs, vid)))
         .collect();
-    Ok(Some(Syncd::resume(chip, vids, numbers, rows)))
+    let mut syncd = Syncd::resume(chip, vids, numbers, rows);
+    syncd.resume_entries(
+        entries
+            .iter()
+            .map(|(object, key, attrs)| (*object, translated_key(key, vid), translated(attrs, vid))),
+    );
+    Ok(Some(syncd))
 }
 
 enum Line {
     Last(u64),
     Number(Number),
     Object((ObjectType, ObjectId, Attrs)),
+    Entry((ObjectType, RawText, Attrs)),
 }
 
 fn read(line: &str) -> Option<Line> {
@@ -120,33 +168,46 @@ fn read(line: &str) -> Option<Line> {
             rid: text::read_oid(parts.next()?)?,
             own: ObjectType::from_name(parts.next()?),
         }),
-        "object" => {
-            let (object, id) = text::read_row_key(parts.next()?).ok()?;
+        kind @ ("object" | "entry") => {
+            let key = parts.next()?;
             let mut attrs = Attrs::new();
             while let (Some(field), Some(value)) = (parts.next(), parts.next()) {
                 attrs.extend(text::read_field(field, value).ok()?);
             }
-            Line::Object((object, id, attrs))
+            match kind {
+                "object" => {
+                    let (object, id) = text::read_row_key(key).ok()?;
+                    Line::Object((object, id, attrs))
+                }
+                _ => {
+                    let (object, key) = text::read_entry_key(key)?;
+                    Line::Entry((object, key, attrs))
+                }
+            }
         }
         _ => return None,
     })
 }
 
-/// Creates an object with its id; built-in objects of the switch exist.
+/// Creates an object with its id; built-in objects of the switch exist. Returns the attributes that
+/// name objects which do not exist yet.
 fn put(
     chip: &mut VirtualSwitch,
     own: &HashSet<Oid>,
     object: ObjectType,
     id: ObjectId,
     attrs: &Attrs,
-) -> Result<(), Status> {
+) -> Result<Option<Attrs>, Status> {
     let done = |status: Status| if status.is_success() { Ok(()) } else { Err(status) };
     if id.oid().is_some_and(|oid| own.contains(&oid)) {
-        let mut sets =
-            attrs.iter().filter(|attr| !attr.create_only()).map(|attr| Item::new(id, [attr.clone()]));
-        return sets.try_for_each(|mut set| done(chip.one(Verb::Set, object, &mut set)));
+        return Ok(Some(attrs.iter().filter(|attr| !attr.create_only()).cloned().collect()));
     }
-    let mut item = Item { id, attrs: attrs.clone() };
+    let is_there = |chip: &mut VirtualSwitch, attr: &Attr| {
+        attr.create_only()
+            || attr.clone().oids_mut().iter().all(|oid| oid.is_null() || chip.object_type(*oid).is_some())
+    };
+    let (now, later): (Attrs, Attrs) = attrs.iter().cloned().partition(|attr| is_there(chip, attr));
+    let mut item = Item { id, attrs: now };
     if let Some(oid) = id.oid() {
         chip.number_after(oid.index().saturating_sub(1));
         item.id = Oid::NULL.into();
@@ -154,13 +215,22 @@ fn put(
     let mut statuses = Vec::new();
     chip.bulk(Verb::Create, object, std::slice::from_mut(&mut item), ErrorMode::StopOnError, &mut statuses);
     statuses.into_iter().try_for_each(done)?;
-    if item.id == id { Ok(()) } else { Err(Status::InvalidObjectId) }
+    if item.id != id {
+        return Err(Status::InvalidObjectId);
+    }
+    Ok((!later.is_empty()).then_some(later))
 }
 
 fn translated(attrs: &[Attr], of: impl Fn(Oid) -> Oid) -> Attrs {
     let mut attrs: Attrs = attrs.iter().cloned().collect();
     attrs.iter_mut().flat_map(|attr| attr.oids_mut()).for_each(|oid| *oid = of(*oid));
     attrs
+}
+
+fn translated_key(key: &RawText, of: impl Fn(Oid) -> Oid) -> RawText {
+    let mut key = key.clone();
+    key.oids_mut().iter_mut().for_each(|oid| *oid = of(*oid));
+    key
 }
 
 fn translated_id(mut id: ObjectId, of: impl Fn(Oid) -> Oid) -> ObjectId {

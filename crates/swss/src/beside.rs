@@ -295,7 +295,17 @@ impl Beside {
         self.learned.lags().collect()
     }
 
-    /// Whether there are any.
+    /// The names of ports below router interfaces whose link state no notification had: PORT_TABLE
+    /// has it, once SONiC's orchagent has looked.
+    pub fn ports_without_link(&self) -> Vec<Name> {
+        self.learned
+            .ports()
+            .filter(|(oid, name)| !self.announced.has_link(*oid, name))
+            .map(|(_, name)| name)
+            .collect()
+    }
+
+    /// Whether there are LAGs.
     pub fn has_lags(&self) -> bool {
         self.learned.lags().next().is_some()
     }

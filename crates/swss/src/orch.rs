@@ -98,6 +98,8 @@ pub struct OrchConfig {
     /// Creates a group even for a NEXTHOP_GROUP_TABLE row with one member. A change of that member
     /// is then one change of the group, and none of the routes. SONiC creates none.
     pub single_groups: bool,
+    /// Whether link states of ports are read from the chip and reported. Without, those of rows count.
+    pub reports_ports: bool,
     /// Milliseconds after which a request that the chip refused is sent again. The pause doubles
     /// with each refusal, up to 64 times this. It stays this where the chip had no room, and ends
     /// when some is freed.
@@ -118,6 +120,7 @@ impl Default for OrchConfig {
             mac: Mac([0x02, 0, 0, 0, 0, 1]),
             group_limit: None,
             single_groups: false,
+            reports_ports: true,
             retry_ms: 1000,
             crm_interval_ms: 300_000,
             seed: 0,

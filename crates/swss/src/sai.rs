@@ -5,8 +5,11 @@
 
 mod attr;
 pub mod binary;
+mod model;
 pub mod notification;
 mod object;
+mod query;
+mod raw;
 mod request;
 pub mod schema;
 pub mod text;
@@ -14,5 +17,9 @@ mod vid;
 
 pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, OutsegType, PacketAction, RifType};
 pub use object::{InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
-pub use request::{Audit, ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View};
+pub use query::{CounterOp, Query, QueryReply};
+pub use raw::{RawAttr, RawText};
+pub use request::{
+    Audit, EntryItem, ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View,
+};
 pub use vid::{VidCounter, VidSource};

@@ -6,7 +6,10 @@
 //! does not wait for the database. It also keeps what the chip holds, for the comparison with the
 //! view of a starting orchagent.
 
+mod entries;
+mod order;
 mod packed;
+mod queries;
 mod reconcile;
 mod store;
 #[cfg(test)]
@@ -16,12 +19,16 @@ mod view;
 use crate::sai::notification::PortState;
 use crate::sai::schema::{self, Validation};
 use crate::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, SWITCH, Sai, SaiCall, SaiReply, SaiRequest,
-    Status, Verb, VidSource, View,
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, RawText, SWITCH, Sai, SaiCall, SaiReply,
+    SaiRequest, Status, Verb, VidSource, View,
 };
+use order::creation_order;
+pub use order::{ORDER, place};
 pub use packed::PackedChanges;
+use queries::Polls;
 pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
 use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
+use std::collections::BTreeMap;
 use store::Store;
 
 /// A change of ASIC_DB, in VIDs if nothing else is documented.
@@ -38,7 +45,13 @@ pub enum AsicChange {
     Map(Oid, Oid),
     /// Forget a VID and its RID.
     Unmap(Oid, Oid),
-    /// Set a field of `HIDDEN`: objects that the chip has of its own.
+    /// Set these fields of the row of an entry whose key is not typed, as [`AsicChange::Set`].
+    SetEntry(ObjectType, RawText, Attrs),
+    /// Remove the row of such an entry.
+    RemoveEntry(ObjectType, RawText),
+    /// Set a field of `HIDDEN`: objects that the chip has of its own. Beside ports and the default
+    /// virtual router they are a list with the name of their type, in the order in which the chip
+    /// made them.
     Hidden(Attr),
     /// Note that orchagent describes what shall be, which is kept nowhere yet, and was not applied
     /// in full; or that it was.
@@ -80,26 +93,6 @@ fn prefetch_items(items: &[Item]) {
     }
 }
 
-/// The order in which objects can be made: each after all that it can refer to.
-pub const ORDER: [ObjectType; 16] = [
-    ObjectType::Switch,
-    ObjectType::Port,
-    ObjectType::Hostif,
-    ObjectType::Lag,
-    ObjectType::LagMember,
-    ObjectType::Vlan,
-    ObjectType::BridgePort,
-    ObjectType::VlanMember,
-    ObjectType::VirtualRouter,
-    ObjectType::RouterInterface,
-    ObjectType::NeighborEntry,
-    ObjectType::NextHop,
-    ObjectType::NextHopGroup,
-    ObjectType::NextHopGroupMember,
-    ObjectType::RouteEntry,
-    ObjectType::InsegEntry,
-];
-
 /// syncd, on a chip.
 pub struct Syncd<S: Sai> {
     chip: S,
@@ -110,6 +103,11 @@ pub struct Syncd<S: Sai> {
     store: Store,
     /// Objects that the chip has of its own. They are part of every view.
     own: Map<Oid, ObjectType>,
+    /// Every object of a listed type which the chip had of its own, also those that orchagent
+    /// removed: their place says which object of the chip it is after a restart.
+    found: BTreeMap<ObjectType, Vec<Oid>>,
+    /// The counters that orchagent wants polled.
+    polls: Polls,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
     /// Whether a view was applied in part, or lost with an earlier syncd: the chip is as no
@@ -134,6 +132,8 @@ impl<S: Sai> Syncd<S> {
             vid_of: Map::default(),
             store: Store::default(),
             own: Map::default(),
+            found: BTreeMap::new(),
+            polls: Polls::default(),
             view: None,
             unapplied: false,
             keeps_rows: true,
@@ -155,6 +155,11 @@ impl<S: Sai> Syncd<S> {
             syncd.rid_of.insert(vid, rid);
             syncd.vid_of.insert(rid, vid);
             syncd.own.extend(own.map(|object| (vid, object)));
+        }
+        let mut own: Vec<_> = syncd.own.iter().map(|(vid, object)| (vid.index(), *object, *vid)).collect();
+        own.sort_unstable();
+        for (_, object, vid) in own.into_iter().filter(|(_, object, _)| is_listed(*object)) {
+            syncd.found.entry(object).or_default().push(vid);
         }
         for (object, id, attrs) in objects {
             syncd.store.insert(object, id, &attrs);
@@ -289,8 +294,21 @@ impl<S: Sai> Syncd<S> {
             }
             SaiCall::Get { object, id: of, attrs } => match self.get(object, of, attrs, out) {
                 Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
+                Err((status, values)) => SaiReply { values, ..SaiReply::one(id, status) },
+            },
+            SaiCall::BulkGet { object, items } => self.bulk_get(id, object, items, out),
+            SaiCall::Entries { verb, object, items, bulk } => {
+                let statuses = self.entries(verb, object, items, self.validation.covers(bulk), out);
+                match bulk {
+                    true => SaiReply::bulk(id, statuses),
+                    false => SaiReply::one(id, statuses.first().copied().unwrap_or(Status::Failure)),
+                }
+            }
+            SaiCall::GetEntry { object, key, attrs } => match self.get_entry(object, key, attrs) {
+                Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
                 Err(status) => SaiReply::one(id, status),
             },
+            SaiCall::Query(query) => self.query(id, query, out),
             SaiCall::Available { object, attrs } => match self.chip.available(object, &attrs) {
                 Ok(count) => {
                     SaiReply { values: vec![Attr::ObjectCount(count)], ..SaiReply::one(id, Status::Success) }
@@ -344,6 +362,8 @@ impl<S: Sai> Syncd<S> {
             self.vid_of.clear();
             self.store = Store::default();
             self.own.clear();
+            self.found.clear();
+            self.polls = Polls::default();
             self.view = None;
             out.rows.push(AsicChange::Wipe);
             return Status::Success;
@@ -374,8 +394,11 @@ impl<S: Sai> Syncd<S> {
     ) -> Vec<Status> {
         let Some(view) = &mut self.view else {
             let statuses = self.bulk(verb, object, items, mode, rules, out);
-            if object == ObjectType::Switch && verb == Verb::Create {
-                self.discover_all(out);
+            match (object, verb) {
+                // A port comes and goes with its queues and the like.
+                (ObjectType::Switch | ObjectType::Port, Verb::Create) => self.discover_all(out),
+                (ObjectType::Port, Verb::Remove) => self.forget_gone(out),
+                _ => {}
             }
             return statuses;
         };
@@ -401,67 +424,150 @@ impl<S: Sai> Syncd<S> {
         hidden: &[Attr],
         out: &mut SyncdOut,
     ) {
-        let mut by_type: Map<ObjectType, Vec<Item>> = Map::default();
+        let mut store = Store::default();
         for (object, id, attrs) in rows {
-            by_type.entry(object).or_default().push(Item { id, attrs });
+            store.insert(object, id, &attrs);
         }
-        for object in ORDER {
-            let mut items = by_type.remove(&object).unwrap_or_default();
-            items.sort_unstable_by_key(|item| item.id);
+        let mut items: Vec<(ObjectType, Item)> = creation_order(&store)
+            .into_iter()
+            .map(|(object, id, attrs)| (object, Item { id, attrs }))
+            .collect();
+        for object in [ObjectType::RouteEntry, ObjectType::InsegEntry] {
+            items.extend(store.sorted(object).into_iter().map(|(id, attrs)| (object, Item { id, attrs })));
+        }
+        // What was set on objects that the chip has of its own comes after all that it may name.
+        let (mut sets, names) = (Vec::new(), hidden_numbers(hidden));
+        let mut items = items.into_iter().peekable();
+        while let Some((object, item)) = items.next() {
+            let mut bulk = vec![item];
+            while let Some((_, item)) =
+                items.next_if(|(next, _)| *next == object && object != ObjectType::Switch)
+            {
+                bulk.push(item);
+            }
             // Attributes that were set on a port that the chip has of its own are set, not created.
-            let (found, made): (Vec<Item>, Vec<Item>) =
-                items.into_iter().partition(|item| item.id.oid().is_some_and(|vid| self.rid(vid).is_some()));
-            let sets: Vec<Item> = found
-                .into_iter()
-                .flat_map(|item| item.attrs.into_iter().map(move |attr| Item::new(item.id, [attr])))
-                .collect();
-            for (verb, items) in [(Verb::Create, made), (Verb::Set, sets)] {
-                if items.is_empty() {
-                    continue;
-                }
-                let count = items.len();
-                let before = std::mem::take(&mut out.rows);
-                let ids: Vec<ObjectId> = items.iter().map(|item| item.id).collect();
-                let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, false, out);
-                // The rows are there already; only numbers changed.
-                let new = std::mem::replace(&mut out.rows, before);
-                out.rows.extend(new.unpack().filter(|row| matches!(row, AsicChange::Map(..))));
-                let failed = ids.into_iter().zip(statuses).filter(|(_, status)| !status.is_success());
-                let failed: Vec<ObjectId> = failed.map(|(id, _)| id).collect();
-                if !failed.is_empty() {
-                    let (name, failed) = (object.name(), failed.len());
-                    out.events.push(format!(
-                        "{failed} of {count} {name} could not be made again; restart orchagent"
+            let is_own = |item: &Item| {
+                item.id.oid().is_some_and(|vid| self.rid(vid).is_some() || names.contains(&vid))
+            };
+            let (found, made): (Vec<Item>, Vec<Item>) = bulk.into_iter().partition(is_own);
+            let each = |item: Item| item.attrs.into_iter().map(move |attr| Item::new(item.id, [attr]));
+            sets.extend(found.into_iter().flat_map(each).map(|item| (object, item)));
+            self.carry_again(Verb::Create, object, made, out);
+            if let ObjectType::Switch | ObjectType::Port = object {
+                self.find_hidden(hidden, out);
+            }
+        }
+        self.discover_all(out);
+        let lost = names.iter().filter(|vid| self.rid(**vid).is_none());
+        let lost: Vec<(ObjectType, ObjectId)> =
+            lost.filter_map(|vid| Some((store.object_type(*vid)?, (*vid).into()))).collect();
+        if !lost.is_empty() {
+            out.events.push(format!("the chip lacks {} objects that it had of its own", lost.len()));
+            lost.iter().for_each(|(object, id)| out.rows.remove(*object, id));
+        }
+        let mut sets = sets.into_iter().peekable();
+        while let Some((object, item)) = sets.next() {
+            let mut bulk = vec![item];
+            while let Some((_, item)) = sets.next_if(|(next, _)| *next == object) {
+                bulk.push(item);
+            }
+            // A chip gives its objects some attributes that nothing can set.
+            bulk.retain(|item| !item.attrs.iter().any(Attr::create_only));
+            self.carry_again(Verb::Set, object, bulk, out);
+        }
+        self.drop_removed(&store, out);
+    }
+
+    /// Carries out again what the rows of ASIC_DB say.
+    fn carry_again(&mut self, verb: Verb, object: ObjectType, items: Vec<Item>, out: &mut SyncdOut) {
+        if items.is_empty() {
+            return;
+        }
+        let count = items.len();
+        let before = std::mem::take(&mut out.rows);
+        let ids: Vec<ObjectId> = items.iter().map(|item| item.id).collect();
+        let statuses = self.bulk(verb, object, items, ErrorMode::IgnoreError, false, out);
+        // The rows are there already; only numbers changed.
+        let new = std::mem::replace(&mut out.rows, before);
+        out.rows.extend(new.unpack().filter(|row| matches!(row, AsicChange::Map(..))));
+        let failed = ids.into_iter().zip(statuses).filter(|(_, status)| !status.is_success());
+        let failed: Vec<ObjectId> = failed.map(|(id, _)| id).collect();
+        if !failed.is_empty() {
+            let (name, failed) = (object.name(), failed.len());
+            out.events.push(format!("{failed} of {count} {name} could not be made again; restart orchagent"));
+        }
+        if verb == Verb::Create {
+            failed.iter().for_each(|id| out.rows.remove(object, id));
+        }
+    }
+
+    /// Removes again what orchagent had removed of the chip's own objects, such as the members of the
+    /// default VLAN. Ports stay: a row that is missing says too little to take a port out.
+    fn drop_removed(&mut self, rows: &Store, out: &mut SyncdOut) {
+        let removed = self
+            .own
+            .iter()
+            .filter(|(vid, object)| is_listed(**object) && rows.get(**object, &(**vid).into()).is_none());
+        let mut removed: Vec<(ObjectType, Oid)> = removed.map(|(vid, object)| (*object, *vid)).collect();
+        removed.sort_unstable();
+        // One may be of use to another, which then goes first.
+        let mut before = usize::MAX;
+        let mut failed = Vec::new();
+        while removed.len() < before {
+            before = removed.len();
+            failed.clear();
+            for (object, vid) in std::mem::take(&mut removed) {
+                let items = vec![Item::bare(vid)];
+                let statuses = self.bulk(Verb::Remove, object, items, ErrorMode::IgnoreError, false, out);
+                if let Some(status) = statuses.first().filter(|status| !status.is_success()) {
+                    removed.push((object, vid));
+                    failed.push(format!(
+                        "a {} that was removed is there again: {}",
+                        object.name(),
+                        status.name()
                     ));
                 }
-                if verb == Verb::Create {
-                    failed.iter().for_each(|id| out.rows.remove(object, id));
-                }
-            }
-            if object == ObjectType::Switch {
-                self.find_hidden(hidden, out);
-                self.discover_all(out);
             }
         }
+        out.events.append(&mut failed);
     }
 
     /// Gives the objects that the chip has of its own the VIDs that they had.
     fn find_hidden(&mut self, hidden: &[Attr], out: &mut SyncdOut) {
         let Some(switch) = self.rid(SWITCH) else { return };
+        let own = self.chip.own_objects(switch);
         for attr in hidden {
+            if let Some(object) = ObjectType::from_name(attr.name()) {
+                let mut vids = attr.clone();
+                let rids = own.iter().filter(|(of, _)| *of == object).map(|(_, rid)| *rid);
+                let pairs: Vec<(Oid, Oid)> = vids.oids_mut().iter().copied().zip(rids).collect();
+                for (vid, rid) in pairs {
+                    self.find(object, vid, rid, out);
+                }
+                self.found.insert(object, vids.oids_mut().to_vec());
+                continue;
+            }
             let mut vids = attr.clone();
             let mut rids = [attr.clone()];
             if let Err(status) = self.chip.get(ObjectType::Switch, &switch.into(), &mut rids) {
                 out.events.push(format!("the chip does not say {}: {}", attr.name(), status.name()));
                 continue;
             }
-            for (vid, rid) in vids.oids_mut().iter().zip(rids[0].oids_mut()) {
-                self.map(*vid, *rid, out);
-                if let Some(object) = attr.discovers() {
-                    self.own.insert(*vid, object);
-                    self.store.set(object, (*vid).into(), &Attrs::new());
-                }
+            let Some(object) = hidden_type(attr) else { continue };
+            let pairs: Vec<(Oid, Oid)> =
+                vids.oids_mut().iter().copied().zip(rids[0].oids_mut().iter().copied()).collect();
+            for (vid, rid) in pairs {
+                self.find(object, vid, rid, out);
             }
+        }
+    }
+
+    /// Takes in the VID that an object of the chip's own had.
+    fn find(&mut self, object: ObjectType, vid: Oid, rid: Oid, out: &mut SyncdOut) {
+        if self.vid(rid).is_none() && self.rid(vid).is_none() {
+            self.map(vid, rid, out);
+            self.own.insert(vid, object);
+            self.store.set(object, vid.into(), &Attrs::new());
         }
     }
 
@@ -637,26 +743,68 @@ impl<S: Sai> Syncd<S> {
         }
     }
 
+    /// The values of an object's attributes, or the status, with the lengths of lists that need more
+    /// room.
     fn get(
         &mut self,
         object: ObjectType,
         mut id: ObjectId,
         mut attrs: Vec<Attr>,
         out: &mut SyncdOut,
-    ) -> Result<Vec<Attr>, Status> {
+    ) -> Result<Vec<Attr>, (Status, Vec<Attr>)> {
+        let vid = id.oid();
         for oid in id.oids_mut() {
-            *oid = self.rid(*oid).ok_or(Status::InvalidObjectId)?;
+            *oid = self.rid(*oid).ok_or((Status::InvalidObjectId, Vec::new()))?;
         }
-        self.chip.get(object, &id, &mut attrs)?;
-        for attr in &mut attrs {
-            if let Some(object) = attr.discovers() {
-                self.discover(object, attr.clone(), out)?;
-            }
-            for oid in attr.oids_mut() {
-                *oid = self.vid(*oid).unwrap_or(Oid::NULL);
-            }
+        match self.chip.get(object, &id, &mut attrs) {
+            Ok(()) => {}
+            Err(Status::BufferOverflow) => return Err((Status::BufferOverflow, attrs)),
+            Err(status) => return Err((status, Vec::new())),
+        }
+        self.name_found(&mut attrs, out);
+        if let Some(vid) = vid {
+            self.keep_read(object, vid, &attrs, out);
         }
         Ok(attrs)
+    }
+
+    /// Keeps what orchagent read of an object and never set, as SONiC's syncd does
+    /// (`snoopGetResponse`), unless only the chip sets it, or it is a port's lanes.
+    fn keep_read(&mut self, object: ObjectType, vid: Oid, attrs: &[Attr], out: &mut SyncdOut) {
+        let id = ObjectId::Oid(vid);
+        let Some(kept) = self.store.get(object, &id).filter(|_| self.keeps_rows) else { return };
+        let is_kept = |attr: &Attr| kept.iter().any(|of| of.same_kind(attr));
+        let new: Attrs = attrs
+            .iter()
+            .filter(|attr| {
+                !schema::is_read_only(attr) && !matches!(attr, Attr::PortLanes(_)) && !is_kept(attr)
+            })
+            .cloned()
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        if let Some(view) = self.view.as_mut().filter(|view| view.get(object, &id).is_some()) {
+            view.set(object, id, &new);
+        }
+        self.watched.remove(&id);
+        out.rows.set(object, &id, &new);
+        self.store.set(object, id, &new);
+    }
+
+    /// Puts VIDs in place of the RIDs of a reply. An object that has none yet gets one.
+    fn name_found(&mut self, attrs: &mut [Attr], out: &mut SyncdOut) {
+        let rids = attrs.iter_mut().flat_map(|attr| attr.oids_mut().to_vec());
+        let mut new: Vec<Oid> = rids.filter(|rid| !rid.is_null() && !self.vid_of.contains_key(rid)).collect();
+        new.sort_unstable();
+        new.dedup();
+        if !new.is_empty() {
+            let found = new.into_iter().filter_map(|rid| Some((self.chip.object_type(rid)?, rid))).collect();
+            self.discover(found, out);
+        }
+        for oid in attrs.iter_mut().flat_map(|attr| attr.oids_mut()) {
+            *oid = self.vid(*oid).unwrap_or(Oid::NULL);
+        }
     }
 
     /// A counter that was lost must not give out what objects are called.
@@ -671,16 +819,14 @@ impl<S: Sai> Syncd<S> {
     pub fn all_rows(&mut self, out: &mut SyncdOut) {
         self.pass_numbers(out);
         out.rows.push(AsicChange::Wipe);
-        for mut attr in self.own_attrs() {
-            attr.oids_mut()
-                .iter_mut()
-                .for_each(|oid| *oid = self.vid_of.get(oid).copied().unwrap_or(Oid::NULL));
-            out.rows.push(AsicChange::Hidden(attr));
-        }
+        self.write_hidden(out);
         out.rows.extend(self.rid_of.iter().map(|(vid, rid)| AsicChange::Map(*vid, *rid)));
         self.store.for_each(&mut |object, id, attrs| {
             out.rows.set(object, &id, attrs);
         });
+        for ((object, key), attrs) in self.store.entries() {
+            out.rows.push(AsicChange::SetEntry(*object, key.clone(), attrs.clone()));
+        }
         if self.has_unapplied_view() {
             out.rows.push(AsicChange::View(true));
         }
@@ -688,15 +834,76 @@ impl<S: Sai> Syncd<S> {
 
     /// Discovers the objects that a switch has of its own.
     fn discover_all(&mut self, out: &mut SyncdOut) {
-        for attr in self.own_attrs() {
-            // An attribute that the chip does not return now is discovered when orchagent reads it.
-            if let Some(object) = attr.discovers() {
-                let _ = self.discover(object, attr, out);
+        let Some(switch) = self.rid(SWITCH) else { return };
+        let own = self.chip.own_objects(switch);
+        let new = own.into_iter().filter(|(_, rid)| !self.vid_of.contains_key(rid)).collect();
+        self.discover(new, out);
+    }
+
+    /// Gives VIDs to objects of the chip, by RID, that have none.
+    fn discover(&mut self, new: Vec<(ObjectType, Oid)>, out: &mut SyncdOut) {
+        if new.is_empty() {
+            return;
+        }
+        let numbers = match self.vids.take(new.len() as u64) {
+            Ok(numbers) => numbers,
+            Err(why) => return out.events.push(format!("no object numbers: {why}")),
+        };
+        for ((object, rid), index) in new.into_iter().zip(numbers) {
+            let vid = Oid::vid(object, index);
+            self.map(vid, rid, out);
+            self.own.insert(vid, object);
+            if is_listed(object) {
+                self.found.entry(object).or_default().push(vid);
             }
+            self.store.set(object, vid.into(), &Attrs::new());
+            out.rows.set(object, &vid.into(), &Attrs::new());
+            if let Some(view) = &mut self.view {
+                view.set(object, vid.into(), &Attrs::new());
+            }
+        }
+        self.write_hidden(out);
+    }
+
+    /// Emits the fields of `HIDDEN`.
+    fn write_hidden(&mut self, out: &mut SyncdOut) {
+        for mut attr in self.own_attrs() {
+            if let Attr::SwitchPortList(rids) = &mut attr {
+                // A port that orchagent made is none of these.
+                let own = |rid: &Oid| self.vid(*rid).is_some_and(|vid| self.own.contains_key(&vid));
+                *rids = rids.iter().copied().filter(own).collect();
+            }
+            attr.oids_mut()
+                .iter_mut()
+                .for_each(|oid| *oid = self.vid_of.get(oid).copied().unwrap_or(Oid::NULL));
+            out.rows.push(AsicChange::Hidden(attr));
+        }
+        for (object, vids) in &self.found {
+            let texts: Vec<String> = vids.iter().map(Oid::to_string).collect();
+            let list = format!("{}:{}", vids.len(), texts.join(","));
+            out.rows.push(AsicChange::Hidden(Attr::raw(object.name(), &list)));
         }
     }
 
-    /// What a switch has of its own, in the chip's numbers.
+    /// Forgets what the chip does not have of its own any more, with the port that it belonged to.
+    fn forget_gone(&mut self, out: &mut SyncdOut) {
+        let Some(switch) = self.rid(SWITCH) else { return };
+        let own = self.chip.own_objects(switch);
+        let types: Set<ObjectType> = own.iter().map(|(object, _)| *object).collect();
+        let rids: Set<Oid> = own.into_iter().map(|(_, rid)| rid).collect();
+        let gone = self.own.iter().filter(|(vid, object)| {
+            types.contains(*object) && self.rid(**vid).is_none_or(|rid| !rids.contains(&rid))
+        });
+        let gone: Vec<(Oid, ObjectType)> = gone.map(|(vid, object)| (*vid, *object)).collect();
+        for (vid, object) in gone {
+            self.own.remove(&vid);
+            self.store.remove(&vid.into());
+            out.rows.remove(object, &vid.into());
+            self.unmap(vid, out);
+        }
+    }
+
+    /// The ports and the default virtual router of a switch, in the chip's numbers.
     fn own_attrs(&mut self) -> Vec<Attr> {
         let Some(switch) = self.rid(SWITCH).map(ObjectId::Oid) else { return Vec::new() };
         let mut count = [Attr::SwitchPortNumber(0)];
@@ -719,39 +926,27 @@ impl<S: Sai> Syncd<S> {
         });
         values.collect()
     }
+}
 
-    /// Gives VIDs to objects that the chip has of its own and that were not seen before. `attr` is
-    /// in RIDs.
-    fn discover(&mut self, object: ObjectType, mut attr: Attr, out: &mut SyncdOut) -> Result<(), Status> {
-        let new: Vec<Oid> = attr
-            .oids_mut()
-            .iter()
-            .copied()
-            .filter(|rid| !rid.is_null() && self.vid(*rid).is_none())
-            .collect();
-        if new.is_empty() {
-            return Ok(());
-        }
-        let numbers = self.vids.take(new.len() as u64).map_err(|why| {
-            out.events.push(format!("no object numbers: {why}"));
-            Status::Failure
-        })?;
-        for (rid, index) in new.into_iter().zip(numbers) {
-            let vid = Oid::vid(object, index);
-            self.map(vid, rid, out);
-            self.own.insert(vid, object);
-            self.store.set(object, vid.into(), &Attrs::new());
-            out.rows.set(object, &vid.into(), &Attrs::new());
-            if let Some(view) = &mut self.view {
-                view.set(object, vid.into(), &Attrs::new());
-            }
-        }
-        for oid in attr.oids_mut() {
-            *oid = self.vid(*oid).unwrap_or(Oid::NULL);
-        }
-        out.rows.push(AsicChange::Hidden(attr));
-        Ok(())
+/// Whether objects of a type, which the chip has of its own, are a list in `HIDDEN`. Ports and the
+/// default virtual router have fields of their own.
+fn is_listed(object: ObjectType) -> bool {
+    !matches!(object, ObjectType::Switch | ObjectType::Port | ObjectType::VirtualRouter)
+}
+
+/// The type of objects in a typed field of `HIDDEN`.
+fn hidden_type(attr: &Attr) -> Option<ObjectType> {
+    match attr {
+        Attr::SwitchDefaultVirtualRouter(_) => Some(ObjectType::VirtualRouter),
+        Attr::SwitchCpuPort(_) | Attr::SwitchPortList(_) => Some(ObjectType::Port),
+        _ => None,
     }
+}
+
+/// The VIDs of the objects that the chip had of its own.
+fn hidden_numbers(hidden: &[Attr]) -> Set<Oid> {
+    let of_types = hidden.iter().filter(|attr| ObjectType::from_name(attr.name()).is_some());
+    of_types.flat_map(|attr| attr.clone().oids_mut().to_vec()).collect()
 }
 
 /// The status to answer when an object breaks a rule that it is held against.

@@ -5,13 +5,16 @@
 //! make it misbehave: small tables, failures, stalls, and a delay for each operation.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod audit;
 mod behavior;
 mod dir24;
+mod entries;
 mod forwarding;
 mod ipv6_routes;
 mod labels;
 mod objects;
+mod own;
 mod pace;
 mod ports;
 mod router;

@@ -83,7 +83,9 @@ impl VirtualSwitch {
     fn reports_links(&self) -> bool {
         let Some(started) = &self.started else { return false };
         let pointer = |attr: &Attr| match attr {
-            Attr::Other(text) if &*text.0 == PORT_STATE_CHANGE_NOTIFY => Some(&*text.1 != "0x0"),
+            Attr::Other(raw) if raw.name() == PORT_STATE_CHANGE_NOTIFY => {
+                Some(raw.value().to_string() != "0x0")
+            }
             _ => None,
         };
         self.objects.find(started.switch, pointer).unwrap_or(false)

@@ -5,6 +5,7 @@ use crate::behavior::Behavior;
 use crate::dir24::Target;
 use crate::labels::LabelEntry;
 use crate::objects::Objects;
+use crate::own::{Defaults, PortParts};
 use crate::pace::{ChipTime, Pace};
 use crate::ports::Links;
 use crate::router::Router;
@@ -16,7 +17,7 @@ use ribtide_swss::row::Mac;
 use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
     Attr, Attrs, Audit, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
-    PacketAction, RouteEntry, Sai, Status, Verb,
+    OperStatus, PacketAction, Query, QueryReply, RawText, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -77,6 +78,12 @@ pub struct VirtualSwitch {
     /// A group's members, in the order in which they came.
     pub(crate) members: Map<Oid, Vec<Oid>>,
     pub(crate) port_names: Map<Oid, Name>,
+    /// The objects that belong to ports.
+    pub(crate) parts: PortParts,
+    /// Entries whose key is not typed.
+    pub(crate) entries: BTreeMap<(ObjectType, RawText), Attrs>,
+    /// Attributes of routes outside of the route path.
+    route_attrs: Map<(Oid, AnyPrefix), Attrs>,
     /// Entries by family, counted along: next hops, neighbours. Next hops with labels are of neither.
     next_hops: [u32; 2],
     labelled_next_hops: u32,
@@ -109,7 +116,9 @@ pub(crate) struct Started {
     pub(crate) switch: Oid,
     pub(crate) default_router: Oid,
     pub(crate) cpu_port: Oid,
-    ports: Vec<Oid>,
+    /// The ports that it has from the start.
+    pub(crate) ports: Vec<Oid>,
+    pub(crate) defaults: Defaults,
 }
 
 fn family(addr: IpAddr) -> Afi {
@@ -252,6 +261,11 @@ impl VirtualSwitch {
         }
     }
 
+    /// The switch, while it exists.
+    pub(crate) fn switch_oid(&self) -> Option<Oid> {
+        self.started.as_ref().map(|own| own.switch)
+    }
+
     fn start(&mut self, attrs: Attrs) -> Oid {
         let switch = self.objects.insert(ObjectType::Switch, attrs);
         let default_router = self.objects.insert(ObjectType::VirtualRouter, Attrs::new());
@@ -266,7 +280,8 @@ impl VirtualSwitch {
             self.port_names.insert(oid, port.name.clone());
             ports.push(oid);
         }
-        self.started = Some(Started { switch, default_router, cpu_port, ports });
+        let defaults = self.make_own(cpu_port, &ports);
+        self.started = Some(Started { switch, default_router, cpu_port, ports, defaults });
         switch
     }
 
@@ -322,6 +337,7 @@ impl VirtualSwitch {
                 self.links.changed = true;
                 self.port_names
                     .insert(oid, name.unwrap_or_else(|| format!("port {:#x}", oid.index()).into()));
+                self.make_parts(oid);
             }
             _ => {}
         }
@@ -389,6 +405,7 @@ impl VirtualSwitch {
             }
             ObjectType::Port => {
                 self.port_names.remove(&oid);
+                self.remove_parts(oid);
                 if let Some(own) = &mut self.started {
                     own.ports.retain(|port| *port != oid);
                 }
@@ -440,6 +457,7 @@ impl VirtualSwitch {
             self.routes[index(afi)] -= 1;
             self.objects.refer(entry.vr, -1);
             self.release(old);
+            self.drop_route_attrs(entry);
             return Ok(());
         }
         let mut action = self.action_of(old);
@@ -447,10 +465,15 @@ impl VirtualSwitch {
             match attr {
                 Attr::RoutePacketAction(packet) => action.packet = *packet,
                 Attr::RouteNextHop(oid) => action.to = self.target_object(*oid)?,
+                Attr::Other(_) => {
+                    self.objects.check(attr)?;
+                    action.packet = packet_action(attr).unwrap_or(action.packet);
+                }
                 _ => return Err(Status::NotSupported),
             }
         }
         let target = self.acquire(action)?;
+        self.put_route_attrs(entry, attrs);
         self.routers.get_mut(&entry.vr).and_then(|router| router.insert(entry.dest, target));
         match old {
             Some(_) => self.release(old),
@@ -460,6 +483,38 @@ impl VirtualSwitch {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the attributes of a route that its target does not have. A typed action replaces one
+    /// that is not.
+    fn put_route_attrs(&mut self, entry: &RouteEntry, attrs: &[Attr]) {
+        let key = (entry.vr, entry.dest);
+        if self.route_attrs.is_empty() && !attrs.iter().any(|attr| matches!(attr, Attr::Other(_))) {
+            return;
+        }
+        let mut kept = self.route_attrs.remove(&key).unwrap_or_default();
+        for attr in attrs {
+            if let Some(at) = kept.iter().position(|old| old.same_kind(attr)) {
+                let mut old = kept.remove(at);
+                old.oids_mut().iter().for_each(|oid| self.objects.refer(*oid, -1));
+            }
+            if let Attr::Other(raw) = attr {
+                raw.value().oids().iter().for_each(|oid| self.objects.refer(*oid, 1));
+                kept.push(attr.clone());
+            }
+        }
+        if !kept.is_empty() {
+            self.route_attrs.insert(key, kept);
+        }
+    }
+
+    fn drop_route_attrs(&mut self, entry: &RouteEntry) {
+        if self.route_attrs.is_empty() {
+            return;
+        }
+        for mut attr in self.route_attrs.remove(&(entry.vr, entry.dest)).unwrap_or_default() {
+            attr.oids_mut().iter().for_each(|oid| self.objects.refer(*oid, -1));
+        }
     }
 
     /// The action of an entry before its change.
@@ -562,12 +617,16 @@ impl VirtualSwitch {
         match attr {
             Attr::SwitchDefaultVirtualRouter(value) => *value = own.default_router,
             Attr::SwitchCpuPort(value) => *value = own.cpu_port,
-            Attr::SwitchPortNumber(value) => *value = own.ports.len() as u32,
+            Attr::SwitchPortNumber(value) => *value = self.objects.count(ObjectType::Port) as u32 - 1,
             Attr::SwitchPortList(value) => {
-                if value.len() < own.ports.len() {
+                let mut ports: Vec<Oid> = self.objects.of_kind(ObjectType::Port).collect();
+                ports.retain(|port| *port != own.cpu_port);
+                ports.sort_unstable();
+                if value.len() < ports.len() {
+                    *attr = Attr::raw("SAI_SWITCH_ATTR_PORT_LIST", &ports.len().to_string());
                     return Err(Status::BufferOverflow);
                 }
-                *value = own.ports.clone().into();
+                *value = ports.into();
             }
             Attr::SwitchEcmpGroups(value) => *value = limits.groups,
             Attr::SwitchAvailableIpv4Route(value) => *value = left(limits.ipv4_routes, self.routes[0]),
@@ -588,9 +647,25 @@ impl VirtualSwitch {
             Attr::SwitchAvailableGroupMember(value) => {
                 *value = left(limits.group_members, self.group_members)
             }
-            other => return self.stored_value(own.switch, other),
+            other => {
+                let text = |name: &str| self.switch_text(own, name);
+                return self.stored_or(own.switch, other, text);
+            }
         }
         Ok(())
+    }
+
+    /// The value that a request gave, or that the switch gives by itself.
+    fn stored_or(
+        &self,
+        oid: Oid,
+        attr: &mut Attr,
+        text: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Status> {
+        let stored = self.objects.find(oid, |a| a.same_kind(attr).then(|| a.clone()));
+        let computed = || Attr::read(attr.name(), &text(attr.name())?);
+        let value = stored.or_else(computed).ok_or(Status::NotImplemented)?;
+        fill(attr, value)
     }
 
     fn stored_value(&self, oid: Oid, attr: &mut Attr) -> Result<(), Status> {
@@ -601,15 +676,43 @@ impl VirtualSwitch {
             }
             Attr::PortOperSpeed(value) => {
                 let speed = |attr: &Attr| if let Attr::PortSpeed(speed) = attr { Some(*speed) } else { None };
-                *value = self.objects.find(oid, speed).ok_or(Status::NotImplemented)?;
+                *value = match self.oper_status(oid) {
+                    OperStatus::Up => self.objects.find(oid, speed).ok_or(Status::NotImplemented)?,
+                    _ => 0,
+                };
                 return Ok(());
             }
             _ => {}
         }
-        let stored = self.objects.find(oid, |a| a.same_kind(attr).then(|| a.clone()));
-        *attr = stored.ok_or(Status::NotImplemented)?;
-        Ok(())
+        let kind = self.objects.get(oid).map(|object| object.kind).ok_or(Status::ItemNotFound)?;
+        self.stored_or(oid, attr, |name| self.object_text(kind, oid, name))
     }
+}
+
+/// Puts a value in place of the placeholder of a get. A list that is longer than that gives its
+/// length.
+fn fill(attr: &mut Attr, value: Attr) -> Result<(), Status> {
+    let length = |attr: &Attr| attr.value().split(':').next().and_then(|length| length.parse::<usize>().ok());
+    if value.is_list()
+        && let (Some(room), Some(needed)) = (length(attr), length(&value))
+        && needed > room
+    {
+        *attr = Attr::raw(value.name(), &needed.to_string());
+        return Err(Status::BufferOverflow);
+    }
+    *attr = value;
+    Ok(())
+}
+
+/// What packets of a route with an action outside of the route path become.
+fn packet_action(attr: &Attr) -> Option<PacketAction> {
+    if attr.name() != "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION" {
+        return None;
+    }
+    Some(match attr.value().as_str() {
+        "SAI_PACKET_ACTION_DENY" => PacketAction::Drop,
+        _ => PacketAction::Forward,
+    })
 }
 
 fn next_hop_family(attrs: &[Attr]) -> Afi {
@@ -623,7 +726,7 @@ fn is_of_family(attr: &Attr, afi: Afi) -> bool {
         Afi::Ipv4 => "SAI_IP_ADDR_FAMILY_IPV4",
         Afi::Ipv6 => "SAI_IP_ADDR_FAMILY_IPV6",
     };
-    matches!(attr, Attr::Other(text) if text.0.ends_with("_ENTRY_ATTR_IP_ADDR_FAMILY") && &*text.1 == value)
+    attr.name().ends_with("_ENTRY_ATTR_IP_ADDR_FAMILY") && attr.value() == value
 }
 
 fn member_group(attrs: &[Attr]) -> Option<Oid> {
@@ -678,7 +781,7 @@ impl Sai for VirtualSwitch {
             ObjectType::NextHopGroup => (limits.groups, self.groups),
             ObjectType::NextHopGroupMember => (limits.group_members, self.group_members),
             ObjectType::InsegEntry => (limits.labels, self.labels.len() as u32),
-            _ => return Err(Status::NotSupported),
+            other => return crate::entries::available(other).ok_or(Status::NotSupported),
         };
         Ok(limit.saturating_sub(count).into())
     }
@@ -686,6 +789,41 @@ impl Sai for VirtualSwitch {
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
         self.pace.call(0, false, self.behavior.latency.of(0));
         self.read(object, id, attrs)
+    }
+
+    fn entry(&mut self, verb: Verb, object: ObjectType, key: &RawText, attrs: &[Attr]) -> Result<(), Status> {
+        self.operations += 1;
+        self.pace.call(1, false, self.behavior.latency.of(1));
+        self.started.as_ref().ok_or(Status::Uninitialized)?;
+        let done = self.raw_entry(verb, object, key, attrs);
+        self.pace.time.failed += u64::from(done.is_err());
+        done
+    }
+
+    fn get_entry(&mut self, object: ObjectType, key: &RawText, attrs: &mut [Attr]) -> Result<(), Status> {
+        self.pace.call(0, false, self.behavior.latency.of(0));
+        let stored = self.entries.get(&(object, key.clone())).ok_or(Status::ItemNotFound)?;
+        for attr in attrs {
+            let value = stored.iter().find(|of| of.same_kind(attr)).cloned();
+            fill(attr, value.ok_or(Status::NotImplemented)?)?;
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, query: &Query, flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+        self.pace.call(0, false, self.behavior.latency.of(0));
+        match self.started {
+            Some(_) => self.answer(query, flushed),
+            None => QueryReply::of(Status::Uninitialized),
+        }
+    }
+
+    fn own_objects(&mut self, _: Oid) -> Vec<(ObjectType, Oid)> {
+        self.all_own()
+    }
+
+    fn object_type(&mut self, rid: Oid) -> Option<ObjectType> {
+        self.objects.get(rid).map(|object| object.kind)
     }
 
     fn port_states(&mut self) -> Vec<PortState> {
@@ -716,10 +854,13 @@ impl Audit for VirtualSwitch {
                 let target = self.routers.get(&entry.vr).and_then(|router| router.get(entry.dest));
                 let action = self.targets.action(target.ok_or(Status::ItemNotFound)?);
                 for attr in attrs {
-                    match attr {
-                        Attr::RoutePacketAction(value) => *value = action.packet,
-                        Attr::RouteNextHop(value) => *value = action.to,
-                        _ => return Err(Status::NotSupported),
+                    let kept = self.route_attrs.get(&(entry.vr, entry.dest));
+                    let kept = kept.and_then(|attrs| attrs.iter().find(|of| of.same_kind(attr)));
+                    match (kept, &mut *attr) {
+                        (Some(kept), _) => *attr = kept.clone(),
+                        (None, Attr::RoutePacketAction(value)) => *value = action.packet,
+                        (None, Attr::RouteNextHop(value)) => *value = action.to,
+                        _ => return Err(Status::NotImplemented),
                     }
                 }
             }
@@ -762,6 +903,10 @@ impl Audit for VirtualSwitch {
             next = rest;
         }
         (entries, next)
+    }
+
+    fn raw_entries(&self) -> Vec<(ObjectType, RawText, Attrs)> {
+        self.entries.iter().map(|((object, key), attrs)| (*object, key.clone(), attrs.clone())).collect()
     }
 
     fn changes(&self) -> u64 {

@@ -62,6 +62,8 @@ impl AsicDb {
                 AsicChange::Remove(object, id) => drop(self.objects.remove(&(object, id))),
                 AsicChange::Map(vid, rid) => drop(self.rids.insert(vid, rid)),
                 AsicChange::Unmap(vid, _) => drop(self.rids.remove(&vid)),
+                // orchagent makes no such entries.
+                AsicChange::SetEntry(..) | AsicChange::RemoveEntry(..) => {}
                 AsicChange::Hidden(attr) => self.hidden.push(attr),
                 AsicChange::View(begun) => self.in_view = begun,
             }
@@ -299,7 +301,7 @@ impl Orchagent {
         self.send_reports();
     }
 
-    /// syncd sends what the chip reports; nobody hears it while orchagent is away.
+    /// syncd sends what the chip reports; no client hears it while orchagent is away.
     fn send_reports(&mut self) {
         let states = self.syncd.port_states();
         if !self.restarting && !self.loses_reports {

@@ -1,5 +1,5 @@
 //! Names of objects that requests do not name: LAGs and sub-interfaces (COUNTERS_DB), VRFs of
-//! interfaces (INTF_TABLE), and link states of LAGs (LAG_TABLE).
+//! interfaces (INTF_TABLE); and link states that notifications do not have (PORT_TABLE, LAG_TABLE).
 
 use crate::{Daemon, Error};
 use ribtide_swss::Db;
@@ -38,29 +38,15 @@ impl Names {
         Ok(())
     }
 
-    /// Reads the link states of LAGs, which no notification of syncd has.
+    /// Reads link states that no notification of syncd had: those of LAGs, and of ports that were
+    /// down from the start or up before this process.
     pub(super) fn links(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
-        for lag in beside.lags() {
-            let key = self.appl.database().key("LAG_TABLE", &lag);
+        let ports = beside.ports_without_link().into_iter().map(|port| ("PORT_TABLE", port));
+        for (table, name) in ports.chain(beside.lags().into_iter().map(|lag| ("LAG_TABLE", lag))) {
+            let key = self.appl.database().key(table, &name);
             if let Some(state) = self.appl.query(&["HGET", &key, "oper_status"])?.into_text() {
-                beside.link(&lag, state == "up", out);
+                beside.link(&name, state == "up", out);
             }
-        }
-        Ok(())
-    }
-
-    /// Reads the link states of ports, for a ribtide that starts beside a running orchagent.
-    pub(super) fn ports(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
-        let pattern = self.appl.database().key("PORT_TABLE", "*");
-        let mut keys = Vec::new();
-        self.appl.scan(&pattern, |_, names| {
-            keys.extend_from_slice(names);
-            Ok(())
-        })?;
-        for key in keys {
-            let Some(state) = self.appl.query(&["HGET", &key, "oper_status"])?.into_text() else { continue };
-            let name = key.get("PORT_TABLE:".len()..).unwrap_or_default();
-            beside.link(name, state == "up", out);
         }
         Ok(())
     }

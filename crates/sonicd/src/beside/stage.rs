@@ -20,7 +20,8 @@ use ribtide_swss::Db;
 use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, from_zmq};
 use ribtide_swss::orch::{Orch, VidSource};
 use ribtide_swss::row::Name;
-use ribtide_swss::sai::{Oid, SaiReply, SaiRequest};
+use ribtide_swss::sai::text::{self, ReplyTo};
+use ribtide_swss::sai::{Oid, SaiReply, SaiRequest, binary};
 use ribtide_tables::zmq::{self, Process};
 use ribtide_tables::{Connection, EncodedRequest, Exchange, Message, PubSubEvent, TableError, listen, queue};
 use std::collections::VecDeque;
@@ -200,7 +201,11 @@ fn open_syncd(transports: &BesideTransports, daemon: &Daemon) -> Result<Exchange
     if transports.mode.is_zmq() {
         let encode =
             |message: &Message, _: bool, out: &mut Vec<u8>| out.extend(message.to_zmq().into_bytes());
-        let decode = |_: &Message, text: &[u8]| from_zmq(&String::from_utf8_lossy(text));
+        // ribtide's syncd takes this end for its orchagent, and replies in its own encoding.
+        let decode = |_: &Message, reply: &[u8]| match binary::read_reply(0, reply) {
+            Some(reply) => Some(text::write_reply(&reply.ok()?, ReplyTo::Request)),
+            None => from_zmq(&String::from_utf8_lossy(reply)),
+        };
         return Ok(zmq::exchange(&transports.syncd, rings, stop, encode, decode)?);
     }
     let encode = |message: Message| {
@@ -358,8 +363,7 @@ impl Stage {
         }
         self.names.look_up(&mut self.beside, &mut self.out)?;
         self.beside.found_all(&mut self.out);
-        self.names.ports(&mut self.beside, &mut self.out)?;
-        Ok(())
+        self.names.links(&mut self.beside, &mut self.out)
     }
 
     /// A request before the machine runs; `None` at the stop.
@@ -393,7 +397,8 @@ impl Stage {
             if !self.waiting_rows.is_empty() {
                 self.rows.watch_room(&mut select);
             }
-            let timeout = match (self.beside.waits(), self.beside.needs_names() || self.beside.has_lags()) {
+            let looks = self.beside.needs_names() || self.looks_at_links();
+            let timeout = match (self.beside.waits(), looks) {
                 (true, _) => Duration::from_millis(TICK_MS),
                 (_, true) => Duration::from_millis(NAMES_INTERVAL_MS),
                 _ => IDLE,
@@ -401,6 +406,11 @@ impl Stage {
             idle::wait(&mut select, timeout);
         }
         Ok(())
+    }
+
+    /// Whether databases may have link states that notifications do not have.
+    fn looks_at_links(&self) -> bool {
+        self.beside.has_lags() || !self.beside.ports_without_link().is_empty()
     }
 
     /// Takes all input once. Returns whether there was any.
@@ -450,7 +460,7 @@ impl Stage {
             if self.beside.needs_names() {
                 self.names.look_up(&mut self.beside, &mut self.out)?;
             }
-            if self.beside.has_lags() {
+            if self.looks_at_links() {
                 self.names.links(&mut self.beside, &mut self.out)?;
             }
         }

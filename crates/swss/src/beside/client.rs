@@ -1,6 +1,6 @@
 //! Requests of SONiC's orchagent that do not simply pass.
 
-use super::learned::{Learned, route_key};
+use super::learned::{Learned, Lesson, route_key};
 use super::message::{self, NOTIFY_OP};
 use super::own::StandsFor;
 use super::view::Effect;
@@ -132,7 +132,12 @@ impl Beside {
         } else if Learned::concerns(&message) {
             let mut lessons = Vec::new();
             match &mut self.view {
-                Some(view) => view.learn(&message, &reply, &mut lessons),
+                Some(view) => {
+                    view.learn(&message, &reply, &mut lessons);
+                    // The others are learned when the view is applied.
+                    lessons.retain(|lesson| matches!(lesson, Lesson::Link(..)));
+                    self.take_lessons(lessons, out);
+                }
                 None => {
                     self.learned.learn(&message, &reply, &mut lessons);
                     self.take_lessons(lessons, out);

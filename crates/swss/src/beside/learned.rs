@@ -29,6 +29,8 @@ pub(super) enum Lesson {
     NextHopGone(Name, IpAddr),
     /// An address became the router's own, or is no longer.
     OwnAddress(Oid, AnyPrefix, bool),
+    /// A port's link is up or down.
+    Link(Oid, bool),
     /// Objects got names, or lost them.
     Names,
 }
@@ -111,7 +113,7 @@ impl Learned {
         let Some((object, _)) = message::object_of(message) else { return false };
         let verb = verb(message);
         match object {
-            "SWITCH" => message::operation(message) == "get",
+            "SWITCH" | "PORT" => message::operation(message) == "get",
             "HOSTIF" | "VLAN" | "LAG" | "VIRTUAL_ROUTER" | "ROUTER_INTERFACE" | "NEIGHBOR_ENTRY"
             | "NEXT_HOP" => matches!(verb, Some("create" | "remove")),
             "ROUTE_ENTRY" => matches!(message::operation(message), "create" | "remove"),
@@ -122,6 +124,16 @@ impl Learned {
     /// Takes in a request with its reply.
     pub(super) fn learn(&mut self, request: &Message, reply: &Message, lessons: &mut Vec<Lesson>) {
         let Some((object, _)) = message::object_of(request) else { return };
+        if object == "PORT" {
+            // SONiC's orchagent asks for it when it makes the port's host interface.
+            let state = message::fields(reply);
+            let state = message::value(&state, "SAI_PORT_ATTR_OPER_STATUS");
+            let port = message::object_of(request).and_then(|(_, id)| read_oid(id));
+            if let (Some(port), Some(state)) = (port, state) {
+                lessons.push(Lesson::Link(port, state == "SAI_PORT_OPER_STATUS_UP"));
+            }
+            return;
+        }
         if object == "SWITCH" {
             let fields = message::fields(reply);
             let read = |name: &str| message::oid(&fields, name);
@@ -367,6 +379,12 @@ impl Learned {
     /// The next hop of an address on a router interface.
     pub(super) fn next_hop(&self, interface: Oid, ip: IpAddr) -> Option<Oid> {
         self.by_address.get(&(interface, ip)).copied()
+    }
+
+    /// Ports below router interfaces, with their names.
+    pub(super) fn ports(&self) -> impl Iterator<Item = (Oid, Name)> + '_ {
+        let ports = self.interfaces.values().map(|interface| interface.lower).filter(|lower| is_port(*lower));
+        ports.filter_map(|port| Some((port, self.names.get(&port)?.clone())))
     }
 
     /// Names of LAGs below router interfaces.

@@ -45,7 +45,12 @@ impl Beside {
                     out,
                 );
             }
-            SaiCall::Get { .. } => return out.replies.push(SaiReply::one(id, Status::NotSupported)),
+            // orchagent makes no other.
+            SaiCall::Get { .. }
+            | SaiCall::BulkGet { .. }
+            | SaiCall::Entries { .. }
+            | SaiCall::GetEntry { .. }
+            | SaiCall::Query(_) => return out.replies.push(SaiReply::one(id, Status::NotSupported)),
             SaiCall::One { verb, object, item } => (verb, object, vec![item], None),
             SaiCall::Bulk { verb, object, items, mode } => (verb, object, items, Some(mode)),
         };
@@ -320,7 +325,12 @@ impl Beside {
                 }
                 out.replies.push(SaiReply::bulk(id, statuses));
             }
-            SaiCall::View(_) => {}
+            // None of these went to syncd.
+            SaiCall::View(_)
+            | SaiCall::BulkGet { .. }
+            | SaiCall::Entries { .. }
+            | SaiCall::GetEntry { .. }
+            | SaiCall::Query(_) => {}
         }
     }
 

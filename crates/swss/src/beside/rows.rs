@@ -41,6 +41,11 @@ pub(super) struct Announced {
 }
 
 impl Announced {
+    /// Whether the link state of a port is known.
+    pub(super) fn has_link(&self, port: Oid, name: &Name) -> bool {
+        self.links.contains_key(&port) || self.links_by_name.contains_key(name)
+    }
+
     /// The interface whose port has this lane.
     pub(super) fn interface_of_lane(&self, lane: u32) -> Option<Name> {
         self.by_lane.get(lane.checked_sub(1)? as usize).cloned()
@@ -76,6 +81,7 @@ impl Beside {
                     self.refresh(&StandsFor::NextHop(name, ip), out);
                 }
                 Lesson::OwnAddress(router, prefix, there) => self.announce_own(router, prefix, there, out),
+                Lesson::Link(port, up) => self.link_state(port, up, out),
                 Lesson::Names => self.announce_all(out),
             }
         }
@@ -275,10 +281,14 @@ impl Beside {
             };
             let port = get("port_id").and_then(crate::sai::text::read_oid);
             if let (Some(port), Some(state)) = (port, get("port_state")) {
-                let up = state == "SAI_PORT_OPER_STATUS_UP";
-                self.announced.links.insert(port, up);
-                self.announce_links(|lower, _| lower == port, up, out);
+                self.link_state(port, state == "SAI_PORT_OPER_STATUS_UP", out);
             }
+        }
+    }
+
+    fn link_state(&mut self, port: Oid, up: bool, out: &mut BesideOut) {
+        if self.announced.links.insert(port, up) != Some(up) {
+            self.announce_links(|lower, _| lower == port, up, out);
         }
     }
 

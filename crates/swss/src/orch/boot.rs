@@ -145,8 +145,8 @@ impl Boot {
                     SWITCH,
                     [
                         Attr::SwitchInit(true),
-                        Attr::other(PORT_STATE_CHANGE_NOTIFY, HANDLER),
-                        Attr::other(SHUTDOWN_REQUEST_NOTIFY, HANDLER),
+                        Attr::raw(PORT_STATE_CHANGE_NOTIFY, HANDLER),
+                        Attr::raw(SHUTDOWN_REQUEST_NOTIFY, HANDLER),
                         Attr::SwitchSrcMac(self.mac),
                     ],
                 ),

@@ -251,6 +251,11 @@ impl Interfaces {
         {
             children.retain(|id| *id != own);
         }
+        let interface = self.arena.get_mut(own);
+        if interface.why_not.is_some() {
+            interface.why_not = interface.why_not(name);
+            interface.wanted = interface.why_not.is_none();
+        }
         for id in self.with_children(name) {
             self.arena.get_mut(id).lower = lower;
             self.step(id, under, outbox);

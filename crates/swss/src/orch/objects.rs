@@ -51,7 +51,7 @@ macro_rules! under {
 impl Objects {
     pub(super) fn new(config: &OrchConfig) -> Objects {
         Objects {
-            ports: Ports::default(),
+            ports: Ports::new(config.reports_ports),
             vrfs: Vrfs::default(),
             interfaces: Interfaces::new(config.mac),
             neighbors: Neighbors::default(),

@@ -101,9 +101,15 @@ pub(super) struct Ports {
     init_done: bool,
     /// LAGs, VLANs, their members, and bridge ports.
     objects: PortObjects,
+    /// [`super::OrchConfig::reports_ports`].
+    reports: bool,
 }
 
 impl Ports {
+    pub(super) fn new(reports: bool) -> Ports {
+        Ports { reports, ..Ports::default() }
+    }
+
     /// Takes in a change of PORT_TABLE.
     pub(super) fn add(&mut self, change: Change<PortRow>) {
         self.to_sync.add(change);
@@ -245,7 +251,7 @@ impl Ports {
         self.ready += u32::from(port.oid.replace(oid).is_none());
         let row = port.row.clone();
         self.by_oid.insert(oid, name.clone());
-        if port.written.is_none() {
+        if port.written.is_none() && self.reports {
             port.written = Some(OperStatus::Down);
             let report = PortReport { name: name.clone(), status: OperStatus::Down, flap_count: None };
             outbox.out.port_reports.push(report);
@@ -284,7 +290,7 @@ impl Ports {
 
     /// Reads the link state of a port, if no read is in flight.
     fn read_status(&mut self, name: &Name, outbox: &mut Outbox) {
-        let Some(port) = self.ports.get_mut(name) else { return };
+        let Some(port) = self.ports.get_mut(name).filter(|_| self.reports) else { return };
         let Some(oid) = port.oid else { return };
         let in_flight = port.read != Read::None;
         port.read = if in_flight { Read::Outdated } else { Read::InFlight };

@@ -1,11 +1,11 @@
 //! Attributes of the objects of the route path: the SAI name and the value type of each, in one
 //! table.
 
-use super::{ObjectType, Oid};
-use crate::row::{Mac, Name};
+use super::{Oid, RawAttr, model};
+use crate::row::Mac;
 use smallvec::SmallVec;
 use std::fmt::{self, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The attributes of an object; most have one or two.
 pub type Attrs = SmallVec<[Attr; 2]>;
@@ -14,10 +14,12 @@ pub type Attrs = SmallVec<[Attr; 2]>;
 pub(crate) trait Value: Sized {
     fn write(&self, out: &mut String);
     fn read(text: &str) -> Option<Self>;
+    /// A value that says nothing.
+    fn empty() -> Self;
 }
 
 macro_rules! value_by_display {
-    ($($type:ty),*) => {$(
+    ($($type:ty = $empty:expr),*) => {$(
         impl Value for $type {
             fn write(&self, out: &mut String) {
                 // Writing to a String cannot fail.
@@ -26,10 +28,21 @@ macro_rules! value_by_display {
             fn read(text: &str) -> Option<Self> {
                 text.parse().ok()
             }
+            fn empty() -> Self {
+                $empty
+            }
         }
     )*};
 }
-value_by_display!(u8, u16, u32, u64, bool, IpAddr, Mac);
+value_by_display!(
+    u8 = 0,
+    u16 = 0,
+    u32 = 0,
+    u64 = 0,
+    bool = false,
+    IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    Mac = Mac([0; 6])
+);
 
 impl Value for Oid {
     fn write(&self, out: &mut String) {
@@ -38,6 +51,9 @@ impl Value for Oid {
     fn read(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("oid:0x").filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
         u64::from_str_radix(digits, 16).ok().map(Oid)
+    }
+    fn empty() -> Self {
+        Oid::NULL
     }
 }
 
@@ -62,6 +78,9 @@ impl<T: Value> Value for Box<[T]> {
         }
         let items: Box<[T]> = items.split(',').map(T::read).collect::<Option<_>>()?;
         (items.len() == count).then_some(items)
+    }
+    fn empty() -> Self {
+        Box::default()
     }
 }
 
@@ -91,6 +110,9 @@ macro_rules! value_enums {
             }
             fn read(text: &str) -> Option<Self> {
                 $type::from_name(text)
+            }
+            fn empty() -> Self {
+                [$($type::$variant),*][0]
             }
         }
     )*};
@@ -159,9 +181,8 @@ macro_rules! attributes {
         #[derive(Clone, PartialEq, Eq, Hash, Debug)]
         pub enum Attr {
             $($(#[$doc])* $variant($type),)*
-            /// An attribute outside of the route path: name and value as text, passed through
-            /// unchanged.
-            Other(Box<(Name, Name)>),
+            /// An attribute outside of the route path, passed through as text.
+            Other(Box<RawAttr>),
         }
 
         impl Attr {
@@ -169,7 +190,7 @@ macro_rules! attributes {
             pub fn name(&self) -> &str {
                 match self {
                     $(Attr::$variant(_) => $name,)*
-                    Attr::Other(text) => &text.0,
+                    Attr::Other(raw) => raw.name(),
                 }
             }
 
@@ -177,18 +198,29 @@ macro_rules! attributes {
             pub fn write_value(&self, out: &mut String) {
                 match self {
                     $(Attr::$variant(value) => value.write(out),)*
-                    Attr::Other(text) => out.push_str(&text.1),
+                    Attr::Other(raw) => raw.value().write(out),
                 }
+            }
+
+            /// The attribute of a get. Its placeholder need not be a value: a caller may leave its
+            /// memory as it was.
+            pub fn placeholder(name: &str, value: &str) -> Attr {
+                Attr::read(name, value).unwrap_or_else(|| match name {
+                    $($name $(| $alias)? => Attr::$variant(Value::empty()),)*
+                    _ => Attr::raw(name, value),
+                })
             }
 
             /// Parses the text of a value; `None` if it is not a value of this attribute. SAI's
             /// header has aliases of some names, which are read and never written. An unknown name
             /// gives [`Attr::Other`].
             pub fn read(name: &str, value: &str) -> Option<Attr> {
-                match name {
+                let typed = match name {
                     $($name $(| $alias)? => Value::read(value).map(Attr::$variant),)*
-                    _ => Some(Attr::Other(Box::new((name.into(), value.into())))),
-                }
+                    _ => return Some(Attr::raw(name, value)),
+                };
+                // A value of SAI outside of the route path, such as another type of next hop.
+                typed.or_else(|| model::is_enum_value(name, value).then(|| Attr::raw(name, value)))
             }
         }
     };
@@ -326,9 +358,16 @@ attributes! {
 }
 
 impl Attr {
-    /// An attribute that only the chip knows, as text: its name and its value.
-    pub fn other(name: &str, value: &str) -> Attr {
-        Attr::Other(Box::new((name.into(), value.into())))
+    /// An attribute, or a field of a reply, as text.
+    pub fn raw(name: &str, value: &str) -> Attr {
+        Attr::Other(Box::new(RawAttr::new(name, value)))
+    }
+
+    /// The text of the value.
+    pub fn value(&self) -> String {
+        let mut out = String::new();
+        self.write_value(&mut out);
+        out
     }
 
     /// All object ids in the value, for translation.
@@ -350,21 +389,16 @@ impl Attr {
             | Attr::RouteNextHop(oid)
             | Attr::InsegNextHop(oid) => std::slice::from_mut(oid),
             Attr::SwitchPortList(oids) => oids,
+            Attr::Other(raw) => raw.oids_mut(),
             _ => &mut [],
-        }
-    }
-
-    /// The object type of a read-only list of the switch: objects that the chip has from the start.
-    pub fn discovers(&self) -> Option<ObjectType> {
-        match self {
-            Attr::SwitchDefaultVirtualRouter(_) => Some(ObjectType::VirtualRouter),
-            Attr::SwitchCpuPort(_) | Attr::SwitchPortList(_) => Some(ObjectType::Port),
-            _ => None,
         }
     }
 
     /// Whether SAI allows it at creation only.
     pub fn create_only(&self) -> bool {
+        if let Attr::Other(raw) = self {
+            return model::is_create_only(raw.name());
+        }
         matches!(
             self,
             Attr::SwitchInit(_)
@@ -393,10 +427,17 @@ impl Attr {
         )
     }
 
+    /// Whether the text of the value is a list that begins with its length.
+    pub fn is_list(&self) -> bool {
+        model::is_list(self.name())
+    }
+
     /// Whether both are the same attribute with any values.
     pub fn same_kind(&self, other: &Attr) -> bool {
         match (self, other) {
-            (Attr::Other(a), Attr::Other(b)) => a.0 == b.0,
+            (Attr::Other(a), Attr::Other(b)) => a.name() == b.name(),
+            // A typed attribute can have a value that is not.
+            (Attr::Other(raw), typed) | (typed, Attr::Other(raw)) => raw.name() == typed.name(),
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }

@@ -1,5 +1,6 @@
 //! Object types, and the id or key of an object.
 
+use super::model;
 use crate::format;
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
@@ -7,29 +8,52 @@ use std::net::IpAddr;
 
 macro_rules! object_types {
     ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $entry:literal;)*) => {
-        /// The type of an object with the number of SAI (`saitypes.h`).
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum ObjectType {
-            $($(#[$doc])* $variant = $number,)*
-        }
-
+        #[expect(non_upper_case_globals, reason = "the types are matched like variants of an enum")]
         impl ObjectType {
-            /// Every type of the route path.
+            $($(#[$doc])* pub const $variant: ObjectType = ObjectType($number);)*
+
+            /// The types with typed attributes: those of the route path.
             pub const ALL: &[ObjectType] = &[$(ObjectType::$variant,)*];
+
+            /// The type with this SAI name.
+            pub fn from_name(name: &str) -> Option<ObjectType> {
+                match name {
+                    $($name => Some(ObjectType::$variant),)*
+                    _ => model::object_number(name).map(ObjectType),
+                }
+            }
 
             /// SAI's name, such as `SAI_OBJECT_TYPE_ROUTE_ENTRY`.
             pub fn name(self) -> &'static str {
-                match self { $(ObjectType::$variant => $name,)* }
+                match self {
+                    $(ObjectType::$variant => $name,)*
+                    ObjectType(other) => model::object_name(other).unwrap_or("SAI_OBJECT_TYPE_NULL"),
+                }
+            }
+
+            /// Short name.
+            fn short(self) -> &'static str {
+                match self {
+                    $(ObjectType::$variant => stringify!($variant),)*
+                    other => other.name().trim_start_matches("SAI_OBJECT_TYPE_"),
+                }
             }
 
             /// Whether a key identifies it, not a number of the chip.
             pub fn is_entry(self) -> bool {
-                match self { $(ObjectType::$variant => $entry,)* }
+                match self {
+                    $(ObjectType::$variant => $entry,)*
+                    ObjectType(other) => model::is_entry(other),
+                }
             }
         }
     };
 }
+
+/// The type of an object, with the number of SAI (`saitypes.h`). Every type of SAI's headers can be
+/// one; [`ObjectType::ALL`] have typed attributes, and those of the others are text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectType(u32);
 
 object_types! {
     /// A port.
@@ -66,10 +90,32 @@ object_types! {
     NextHopGroupMember = 45, "SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MEMBER", false;
 }
 
+/// The numbers of SAI's extensions (`SAI_OBJECT_TYPE_EXTENSIONS_RANGE_START`) begin here.
+const EXTENSIONS: u32 = 0x2000_0000;
+/// The bit of a VID whose type is one of the extensions.
+const EXTENSION_FLAG: u64 = 1 << 39;
+
 impl ObjectType {
-    /// The type with this SAI name.
-    pub fn from_name(name: &str) -> Option<ObjectType> {
-        ObjectType::ALL.iter().copied().find(|t| t.name() == name)
+    /// The type with this SAI number.
+    pub fn from_number(number: u32) -> Option<ObjectType> {
+        let object = ObjectType(number);
+        (ObjectType::ALL.contains(&object) || model::object_name(number).is_some()).then_some(object)
+    }
+
+    /// SAI's number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether it has typed attributes, or a typed key.
+    pub fn is_typed(self) -> bool {
+        ObjectType::ALL.contains(&self)
+    }
+}
+
+impl fmt::Debug for ObjectType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.short())
     }
 }
 
@@ -86,7 +132,11 @@ impl Oid {
 
     /// The VID of switch 0 in context 0: the type in bits 48 to 55, the index in bits 0 to 38.
     pub const fn vid(object: ObjectType, index: u64) -> Oid {
-        Oid((object as u64) << 48 | (index & ((1 << 39) - 1)))
+        let (number, flag) = match object.0 < EXTENSIONS {
+            true => (object.0, 0),
+            false => (object.0 - EXTENSIONS, EXTENSION_FLAG),
+        };
+        Oid((number as u64 & 0xff) << 48 | flag | (index & ((1 << 39) - 1)))
     }
 
     /// Whether it is the null id.
@@ -94,10 +144,19 @@ impl Oid {
         self.0 == 0
     }
 
-    /// The type in a VID; `None` for types outside of the route path, and for most RIDs.
+    /// The type in a VID; `None` for numbers that SAI does not have, as in most RIDs.
     pub fn object_type(self) -> Option<ObjectType> {
-        let number = (self.0 >> 48 & 0xff) as u8;
-        ObjectType::ALL.iter().copied().find(|t| *t as u8 == number)
+        ObjectType::from_number(self.type_number())
+    }
+
+    /// Whether a VID has this type.
+    pub fn is_of(self, object: ObjectType) -> bool {
+        self.type_number() == object.0
+    }
+
+    const fn type_number(self) -> u32 {
+        let number = (self.0 >> 48 & 0xff) as u32;
+        if self.0 & EXTENSION_FLAG == 0 { number } else { number + EXTENSIONS }
     }
 
     /// Appends its text, such as `oid:0x21000000000000`.

@@ -1,7 +1,7 @@
 //! What orchagent asks of syncd and of the chip, and what they answer.
 
 use super::notification::PortState;
-use super::{Attr, Attrs, ObjectId, ObjectType};
+use super::{Attr, Attrs, ObjectId, ObjectType, Oid, Query, QueryReply, RawText};
 use smallvec::SmallVec;
 
 macro_rules! statuses {
@@ -126,6 +126,15 @@ impl Item {
     }
 }
 
+/// An entry of a request whose key is not typed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EntryItem {
+    /// The key, as JSON with its members in the order of sairedis.
+    pub key: RawText,
+    /// Attributes: as those of [`Item`].
+    pub attrs: Attrs,
+}
+
 /// A step of the start of orchagent (INIT_VIEW and APPLY_VIEW of sairedis).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum View {
@@ -169,6 +178,35 @@ pub enum SaiCall {
         /// reply.
         attrs: Vec<Attr>,
     },
+    /// Read attributes of many objects of one type.
+    BulkGet {
+        /// The objects' type.
+        object: ObjectType,
+        /// The objects, each with its attributes as those of [`SaiCall::Get`].
+        items: Vec<(ObjectId, Vec<Attr>)>,
+    },
+    /// Entries whose key is not typed, such as those of the FDB.
+    Entries {
+        /// The operation.
+        verb: Verb,
+        /// The entries' type.
+        object: ObjectType,
+        /// The entries.
+        items: Vec<EntryItem>,
+        /// Whether the request is a bulk, whose reply has a status for each.
+        bulk: bool,
+    },
+    /// Read attributes of such an entry.
+    GetEntry {
+        /// The entry's type.
+        object: ObjectType,
+        /// The key.
+        key: RawText,
+        /// The attributes as those of [`SaiCall::Get`].
+        attrs: Vec<Attr>,
+    },
+    /// A request that changes no object.
+    Query(Query),
     /// Query for free entries of a type.
     Available {
         /// The type.
@@ -198,8 +236,9 @@ pub struct SaiReply {
     pub status: Status,
     /// For a bulk: the outcome of each object in order. Else empty.
     pub statuses: Vec<Status>,
-    /// For a successful get: the attributes with values. For an availability query:
-    /// [`Attr::ObjectCount`].
+    /// For a get: the attributes with values; lists that found too little room with their length
+    /// instead. For an availability query: [`Attr::ObjectCount`]. For a bulk of gets, a field for each
+    /// object: its status, with the joined attributes. For a [`Query`]: the fields of the reply.
     pub values: Vec<Attr>,
 }
 
@@ -264,6 +303,61 @@ pub trait Sai {
         Err(Status::NotSupported)
     }
 
+    /// Executes `verb` on an entry whose key is not typed.
+    ///
+    /// # Errors
+    /// The status of the chip; [`Status::NotSupported`] without such entries.
+    fn entry(&mut self, verb: Verb, object: ObjectType, key: &RawText, attrs: &[Attr]) -> Result<(), Status> {
+        let _ = (verb, object, key, attrs);
+        Err(Status::NotSupported)
+    }
+
+    /// Reads attributes of an entry whose key is not typed, as [`Sai::get`].
+    ///
+    /// # Errors
+    /// As [`Sai::get`].
+    fn get_entry(&mut self, object: ObjectType, key: &RawText, attrs: &mut [Attr]) -> Result<(), Status> {
+        let _ = (object, key, attrs);
+        Err(Status::NotSupported)
+    }
+
+    /// Answers a query; [`Query::Poll`] is never one. A flush of the FDB appends the keys of removed
+    /// entries to `flushed`.
+    fn query(&mut self, query: &Query, flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+        let _ = (query, flushed);
+        QueryReply::of(Status::NotSupported)
+    }
+
+    /// The objects that the chip has of its own while there is a switch, in the order in which they
+    /// get their VIDs: by type, and in that by RID.
+    fn own_objects(&mut self, switch: Oid) -> Vec<(ObjectType, Oid)> {
+        let switch = ObjectId::Oid(switch);
+        let mut count = [Attr::SwitchPortNumber(0)];
+        let ports = match (self.get(ObjectType::Switch, &switch, &mut count), &count) {
+            (Ok(()), [Attr::SwitchPortNumber(ports)]) => *ports as usize,
+            _ => 0,
+        };
+        let mut own = Vec::new();
+        for (object, attr) in [
+            (ObjectType::Port, Attr::SwitchCpuPort(Oid::NULL)),
+            (ObjectType::Port, Attr::SwitchPortList(vec![Oid::NULL; ports].into())),
+            (ObjectType::VirtualRouter, Attr::SwitchDefaultVirtualRouter(Oid::NULL)),
+        ] {
+            let mut value = [attr];
+            if self.get(ObjectType::Switch, &switch, &mut value).is_ok() {
+                let oids = value[0].oids_mut().iter().filter(|oid| !oid.is_null());
+                own.extend(oids.map(|oid| (object, *oid)));
+            }
+        }
+        own
+    }
+
+    /// The type of an object of the chip.
+    fn object_type(&mut self, rid: Oid) -> Option<ObjectType> {
+        let _ = rid;
+        None
+    }
+
     /// Executes `verb` on one object; see [`Sai::bulk`].
     fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {
         let mut statuses = Vec::with_capacity(1);
@@ -285,6 +379,11 @@ pub trait Audit: Sai {
 
     /// Every numbered object and every neighbour, in no order.
     fn objects(&self) -> Vec<(ObjectType, ObjectId)>;
+
+    /// Every entry whose key is not typed, with its attributes, in no order.
+    fn raw_entries(&self) -> Vec<(ObjectType, RawText, Attrs)> {
+        Vec::new()
+    }
 
     /// About `count` entries of routes and labels from a position on, and the next position; fewer
     /// where the tables are sparse. The entries that exist throughout are met, whatever others come

@@ -5,7 +5,7 @@
 //! check. So syncd checks all requests, with compiled-in rules and without state: existence and
 //! references are known to syncd and the chip.
 
-use super::{Attr, Item, NextHopType, ObjectId, ObjectType, Oid, RifType, Status, Verb};
+use super::{Attr, Item, NextHopType, ObjectId, ObjectType, Oid, RawAttr, RifType, Status, Verb, model};
 
 /// Which requests are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,17 +51,25 @@ fn broken(status: Status, why: impl Into<String>) -> Rule {
 /// The first broken rule.
 pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
     key(object, &item.id)?;
-    match (verb, item.attrs.len()) {
+    check_attrs(verb, object, &item.attrs)
+}
+
+/// Checks the attributes of one object of a request.
+///
+/// # Errors
+/// The first broken rule.
+pub fn check_attrs(verb: Verb, object: ObjectType, attrs: &[Attr]) -> Rule {
+    match (verb, attrs.len()) {
         (Verb::Remove, 0) | (Verb::Set, 1) | (Verb::Create, _) => {}
         (Verb::Remove, _) => return broken(Status::InvalidParameter, "is removed with attributes"),
         (Verb::Set, n) => return broken(Status::InvalidParameter, format!("has {n} attributes set at once")),
     }
-    for (n, attr) in item.attrs.iter().enumerate() {
+    for (n, attr) in attrs.iter().enumerate() {
         let wrong = |what: &str| broken(Status::InvalidParameter, format!("{what} {}", attr.name()));
         if !belongs(attr, object) {
             return wrong("has no attribute");
         }
-        if twice(&item.attrs, n) {
+        if twice(attrs, n) {
             return wrong("is given twice");
         }
         if read_only(attr) {
@@ -72,7 +80,7 @@ pub fn check(verb: Verb, object: ObjectType, item: &Item) -> Rule {
         }
         refers(attr)?;
     }
-    if verb == Verb::Create { complete(object, &item.attrs) } else { Ok(()) }
+    if verb == Verb::Create { complete(object, attrs) } else { Ok(()) }
 }
 
 /// The key has the form of its type, and refers to objects of the right types.
@@ -95,19 +103,35 @@ fn key(object: ObjectType, id: &ObjectId) -> Rule {
 
 /// Whether a VID has one of these types.
 fn is(oid: Oid, types: &[ObjectType]) -> bool {
-    oid.object_type().is_some_and(|of| types.contains(&of))
+    types.iter().any(|of| oid.is_of(*of))
 }
 
 /// The name of an attribute begins with that of its object: `SAI_NEXT_HOP_ATTR_IP`,
 /// `SAI_OBJECT_TYPE_NEXT_HOP`.
 fn belongs(attr: &Attr, object: ObjectType) -> bool {
+    if let Attr::Other(raw) = attr {
+        return model::is_attribute_of(raw.name(), object.number());
+    }
     let owner = object.name().strip_prefix("SAI_OBJECT_TYPE_").unwrap_or_default();
     let rest = attr.name().strip_prefix("SAI_").and_then(|name| name.strip_prefix(owner));
     rest.is_some_and(|rest| rest.starts_with("_ATTR_"))
 }
 
+/// Whether no two objects of a type have the same value of the attribute and of its other such ones.
+pub fn is_key(attr: &Attr) -> bool {
+    model::is_key(attr.name())
+}
+
+/// Whether only the chip sets the attribute.
+pub fn is_read_only(attr: &Attr) -> bool {
+    read_only(attr)
+}
+
 /// Attributes that only the chip sets.
 fn read_only(attr: &Attr) -> bool {
+    if let Attr::Other(raw) = attr {
+        return model::is_read_only(raw.name());
+    }
     matches!(
         attr,
         Attr::PortOperStatus(_)
@@ -130,30 +154,59 @@ fn read_only(attr: &Attr) -> bool {
 
 /// An attribute refers only to objects of allowed types.
 fn refers(attr: &Attr) -> Rule {
-    use ObjectType::{BridgePort, Lag, NextHop, NextHopGroup, Port, RouterInterface, VirtualRouter, Vlan};
+    use ObjectType as T;
     let (oid, types, null): (Oid, &[ObjectType], bool) = match attr {
-        Attr::RifVirtualRouter(oid) => (*oid, &[VirtualRouter], false),
-        Attr::RifPort(oid) | Attr::BridgePortPort(oid) => (*oid, &[Port, Lag], false),
-        Attr::RifVlan(oid) | Attr::VlanMemberVlan(oid) => (*oid, &[Vlan], false),
-        Attr::LagMemberLag(oid) => (*oid, &[Lag], false),
-        Attr::LagMemberPort(oid) => (*oid, &[Port], false),
-        Attr::VlanMemberBridgePort(oid) => (*oid, &[BridgePort], false),
-        Attr::NextHopRif(oid) => (*oid, &[RouterInterface], false),
-        Attr::MemberGroup(oid) => (*oid, &[NextHopGroup], false),
-        Attr::MemberNextHop(oid) => (*oid, &[NextHop], false),
+        Attr::RifVirtualRouter(oid) => (*oid, &[T::VirtualRouter], false),
+        Attr::RifPort(oid) | Attr::BridgePortPort(oid) => (*oid, &[T::Port, T::Lag], false),
+        Attr::RifVlan(oid) | Attr::VlanMemberVlan(oid) => (*oid, &[T::Vlan], false),
+        Attr::LagMemberLag(oid) => (*oid, &[T::Lag], false),
+        Attr::LagMemberPort(oid) => (*oid, &[T::Port], false),
+        Attr::VlanMemberBridgePort(oid) => (*oid, &[T::BridgePort], false),
+        Attr::NextHopRif(oid) => (*oid, &[T::RouterInterface], false),
+        Attr::MemberGroup(oid) => (*oid, &[T::NextHopGroup], false),
+        Attr::MemberNextHop(oid) => (*oid, &[T::NextHop], false),
         Attr::RouteNextHop(oid) | Attr::InsegNextHop(oid) => {
-            (*oid, &[NextHop, NextHopGroup, RouterInterface, Port], true)
+            (*oid, &[T::NextHop, T::NextHopGroup, T::RouterInterface, T::Port], true)
         }
+        Attr::Other(raw) => return refers_raw(raw),
         _ => return Ok(()),
     };
     if oid.is_null() && !null {
         return broken(Status::InvalidParameter, format!("names no object as its {}", attr.name()));
     }
-    if !oid.is_null() && !is(oid, types) {
+    if !oid.is_null() && !is(oid, types) && !names_other(attr, oid, types) {
         return broken(
             Status::InvalidObjectType,
             format!("names {oid}, of another type, as its {}", attr.name()),
         );
+    }
+    Ok(())
+}
+
+/// Whether an attribute may name an object of a type that is not typed, such as a LAG or a VLAN.
+fn names_other(attr: &Attr, oid: Oid, types: &[ObjectType]) -> bool {
+    let object = oid.object_type().filter(|object| !types.contains(object));
+    object.is_some_and(|object| model::may_name(attr.name(), object.number()))
+}
+
+/// The same for an attribute whose value is text.
+fn refers_raw(raw: &RawAttr) -> Rule {
+    for oid in raw.value().oids() {
+        let allowed = match oid.object_type() {
+            _ if oid.is_null() => true,
+            Some(object) => model::may_name(raw.name(), object.number()),
+            None => false,
+        };
+        if !allowed {
+            return broken(
+                Status::InvalidObjectType,
+                format!("names {oid}, of another type, as its {}", raw.name()),
+            );
+        }
+    }
+    let is_null = raw.value().oids() == [Oid::NULL] && raw.value().is_single();
+    if is_null && !model::allows_null(raw.name()) {
+        return broken(Status::InvalidParameter, format!("names no object as its {}", raw.name()));
     }
     Ok(())
 }
@@ -168,6 +221,12 @@ pub fn twice(attrs: &[Attr], n: usize) -> bool {
 /// # Errors
 /// [`Status::MandatoryAttributeMissing`] with the missing attribute.
 pub fn complete(object: ObjectType, attrs: &[Attr]) -> Result<(), Violation> {
+    if !object.is_typed() || attrs.iter().any(|attr| matches!(attr, Attr::Other(_))) {
+        return match model::missing(object.number(), attrs) {
+            None => Ok(()),
+            Some(name) => broken(Status::MandatoryAttributeMissing, format!("is to be made without {name}")),
+        };
+    }
     let has = |wanted: fn(&Attr) -> bool| attrs.iter().any(wanted);
     let needs: &[(bool, &str)] = match object {
         ObjectType::Switch => {
@@ -275,9 +334,36 @@ mod tests {
         assert_eq!(check(Verb::Create, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
         assert_eq!(check(Verb::Remove, ObjectType::RouteEntry, &route(VR, &[])), Ok(()));
         // The check of an unknown attribute is that of its name.
-        let other = Attr::read("SAI_HOSTIF_ATTR_NAME", "Ethernet0").unwrap();
-        let hostif = Item::new(Oid::vid(ObjectType::Hostif, 6), [other]);
+        let port = Oid::vid(ObjectType::Port, 7).to_string();
+        let other = [
+            ("SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV"),
+            ("SAI_HOSTIF_ATTR_OBJ_ID", &port),
+            ("SAI_HOSTIF_ATTR_NAME", "oid:0x7"),
+        ]
+        .map(|(name, value)| Attr::read(name, value).unwrap());
+        let hostif = Item::new(Oid::vid(ObjectType::Hostif, 6), other.clone());
         assert_eq!(check(Verb::Create, ObjectType::Hostif, &hostif), Ok(()));
+        // SAI's table says what is mandatory, under its conditions, and what may be named.
+        let lacks = Item::new(Oid::vid(ObjectType::Hostif, 6), other[..1].to_vec());
+        let (status, why) = said(Verb::Create, ObjectType::Hostif, &lacks);
+        assert_eq!(status, Status::MandatoryAttributeMissing);
+        assert!(why.contains("SAI_HOSTIF_ATTR_OBJ_ID") || why.contains("SAI_HOSTIF_ATTR_NAME"), "{why}");
+        let hop = Attr::raw("SAI_HOSTIF_ATTR_OBJ_ID", &HOP.to_string());
+        let wrong = Item::new(Oid::vid(ObjectType::Hostif, 6), [hop]);
+        assert_eq!(said(Verb::Set, ObjectType::Hostif, &wrong).0, Status::InvalidParameter);
+        assert_eq!(said(Verb::Create, ObjectType::Hostif, &wrong).0, Status::InvalidObjectType);
+        let vlan = ObjectType::from_name("SAI_OBJECT_TYPE_VLAN").unwrap();
+        let members = Item::new(Oid::vid(vlan, 8), [Attr::raw("SAI_VLAN_ATTR_MEMBER_LIST", "0:null")]);
+        assert_eq!(said(Verb::Set, vlan, &members).0, Status::InvalidParameter);
+        let rif = [
+            Attr::RifVirtualRouter(VR),
+            Attr::read("SAI_ROUTER_INTERFACE_ATTR_TYPE", "SAI_ROUTER_INTERFACE_TYPE_SUB_PORT").unwrap(),
+            Attr::RifPort(Oid::vid(ObjectType::from_name("SAI_OBJECT_TYPE_LAG").unwrap(), 9)),
+            Attr::raw("SAI_ROUTER_INTERFACE_ATTR_OUTER_VLAN_ID", "10"),
+        ];
+        let item = |attrs: &[Attr]| Item::new(RIF, attrs.to_vec());
+        assert_eq!(check(Verb::Create, ObjectType::RouterInterface, &item(&rif)), Ok(()));
+        assert!(check(Verb::Create, ObjectType::RouterInterface, &item(&rif[..3])).is_err());
     }
 
     #[test]

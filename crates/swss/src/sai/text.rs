@@ -7,12 +7,12 @@
 
 use super::attr::Value;
 use super::{
-    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH,
-    SaiCall, SaiReply, SaiRequest, Status, Verb, View,
+    Attr, Attrs, CounterOp, EntryItem, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid,
+    Query, RawText, RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, View,
 };
 use crate::format;
 use crate::json;
-use crate::row::FILLER;
+use crate::row::{FILLER, Name};
 use ribtide_prefix::AnyPrefix;
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -21,8 +21,24 @@ use std::fmt::{self, Write};
 const BULK_SEPARATOR: char = '|';
 const NOTIFY: &str = "notify";
 const AVAILABILITY_QUERY: &str = "object_type_get_availability_query";
+const ATTRIBUTE_CAPABILITY_QUERY: &str = "attribute_capability_query";
+const ENUM_VALUES_QUERY: &str = "attr_enum_values_capability_query";
+const STATS_QUERY: &str = "stats_capability_query";
+const STATS_ST_QUERY: &str = "stats_st_capability_query";
+const GET_STATS: &str = "get_stats";
+const CLEAR_STATS: &str = "clear_stats";
+const FLUSH: &str = "flush";
 /// The field after the attributes of an availability query.
 const OBJECT_TYPE: &str = "OBJECT_TYPE";
+const ATTR_ID: &str = "ATTR_ID";
+const LIST_SIZE: &str = "LIST_SIZE";
+/// Operations on the counters that syncd polls.
+const COUNTER_OPS: [(&str, CounterOp); 4] = [
+    ("start_poll", CounterOp::StartPoll),
+    ("stop_poll", CounterOp::StopPoll),
+    ("set_counter_group", CounterOp::SetGroup),
+    ("del_counter_group", CounterOp::DelGroup),
+];
 
 /// The kind of request, which decides the operation of its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,15 +49,47 @@ pub enum ReplyTo {
     View,
     /// An availability query.
     Availability,
+    /// A query whether an attribute can be created, set and read.
+    AttributeCapability,
+    /// A query for the values of an enumeration.
+    EnumValues,
+    /// A query for the counters of a type.
+    Stats,
+    /// The same with the intervals of polling.
+    StreamedStats,
+    /// A flush of the FDB.
+    Flush,
 }
 
 impl ReplyTo {
-    const ALL: [ReplyTo; 3] = [ReplyTo::Request, ReplyTo::View, ReplyTo::Availability];
+    const ALL: [ReplyTo; 8] = [
+        ReplyTo::Request,
+        ReplyTo::View,
+        ReplyTo::Availability,
+        ReplyTo::AttributeCapability,
+        ReplyTo::EnumValues,
+        ReplyTo::Stats,
+        ReplyTo::StreamedStats,
+        ReplyTo::Flush,
+    ];
 
     /// The kind of `call`.
     pub fn to(call: &SaiCall) -> ReplyTo {
         match call {
-            SaiCall::One { .. } | SaiCall::Bulk { .. } | SaiCall::Get { .. } => ReplyTo::Request,
+            SaiCall::One { .. }
+            | SaiCall::Bulk { .. }
+            | SaiCall::Get { .. }
+            | SaiCall::BulkGet { .. }
+            | SaiCall::Entries { .. }
+            | SaiCall::GetEntry { .. } => ReplyTo::Request,
+            SaiCall::Query(query) => match query {
+                Query::AttributeCapability { .. } => ReplyTo::AttributeCapability,
+                Query::EnumValues { .. } => ReplyTo::EnumValues,
+                Query::Stats { streamed: false, .. } => ReplyTo::Stats,
+                Query::Stats { streamed: true, .. } => ReplyTo::StreamedStats,
+                Query::FlushFdb { .. } => ReplyTo::Flush,
+                Query::Counters { .. } | Query::Poll { .. } => ReplyTo::Request,
+            },
             SaiCall::View(_) => ReplyTo::View,
             SaiCall::Available { .. } => ReplyTo::Availability,
         }
@@ -53,6 +101,11 @@ impl ReplyTo {
             ReplyTo::Request => "Sgetresponse",
             ReplyTo::View => "Snotify",
             ReplyTo::Availability => "Sobject_type_get_availability_response",
+            ReplyTo::AttributeCapability => "Sattribute_capability_response",
+            ReplyTo::EnumValues => "Sattr_enum_values_capability_response",
+            ReplyTo::Stats => "Sstats_capability_response",
+            ReplyTo::StreamedStats => "Sstats_st_capability_response",
+            ReplyTo::Flush => "Sflushresponse",
         }
     }
 }
@@ -168,6 +221,7 @@ pub fn read_id(object: ObjectType, text: &str) -> Result<ObjectId, TextError> {
             let label = get("label")?.parse().map_err(|_| wrong())?;
             Ok(ObjectId::Inseg(InsegEntry { switch, label }))
         }
+        _ if !object.is_typed() => Err(wrong()),
         _ => {
             let ip = get("ip")?.parse().map_err(|_| wrong())?;
             Ok(ObjectId::Neighbor(NeighborEntry { switch, rif: oid("rif")?, ip }))
@@ -190,6 +244,19 @@ pub fn write_row_key(object: ObjectType, id: &ObjectId, out: &mut String) {
 pub fn read_row_key(key: &str) -> Result<(ObjectType, ObjectId), TextError> {
     let (object, id) = split_key(key)?;
     Ok((object, read_id(object, id)?))
+}
+
+/// Appends the key of the row of an entry whose key is not typed.
+pub fn write_entry_key(object: ObjectType, key: &RawText, out: &mut String) {
+    out.push_str(object.name());
+    out.push(':');
+    key.write(out);
+}
+
+/// Parses the key of the row of an entry whose key is not typed; `None` for other rows.
+pub fn read_entry_key(key: &str) -> Option<(ObjectType, RawText)> {
+    let (object, entry) = split_key(key).ok().filter(|(object, _)| has_raw_key(*object))?;
+    Some((object, read_raw_key(object, entry).ok()?))
 }
 
 /// Passes the fields of the row of an object in `ASIC_STATE` to `put`.
@@ -223,7 +290,7 @@ fn split_key(key: &str) -> Result<(ObjectType, &str), TextError> {
     let Some((name, id)) = key.split_once(':') else { return bad(format!("\"{key}\" is not TYPE:ID")) };
     match ObjectType::from_name(name) {
         Some(object) => Ok((object, id)),
-        None => bad(format!("{name} is not an object type of the route path")),
+        None => bad(format!("{name} is not an object type of SAI")),
     }
 }
 
@@ -279,17 +346,46 @@ pub fn write_request(request: &SaiRequest) -> Message {
         }
         SaiCall::Bulk { verb, object, items, .. } => {
             let _ = write!(key, "{}:{}", object.name(), items.len());
-            let op = match verb {
-                Verb::Create => "Sbulkcreate",
-                Verb::Set => "Sbulkset",
-                Verb::Remove => "Sbulkremove",
-            };
-            Message::new(key, bulk_fields(*verb, items), op)
+            Message::new(key, bulk_fields(*verb, items), bulk_op(*verb))
         }
         SaiCall::Get { object, id, attrs } => {
             write_row_key(*object, id, &mut key);
             Message::new(key, attr_fields(attrs), "Sget")
         }
+        SaiCall::BulkGet { object, items } => {
+            let _ = write!(key, "{}:{}", object.name(), items.len());
+            let items = items.iter().map(|(id, attrs)| {
+                let mut text = String::new();
+                write_id(id, &mut text);
+                (text, join(attrs))
+            });
+            Message::new(key, pair_fields(items), "Sbulkget")
+        }
+        SaiCall::Entries { verb, object, items, bulk: true } => {
+            let _ = write!(key, "{}:{}", object.name(), items.len());
+            let filler = |joined: String| match joined.is_empty() && *verb == Verb::Create {
+                true => format!("{}={}", FILLER.0, FILLER.1),
+                false => joined,
+            };
+            let items = items.iter().map(|item| (item.key.to_string(), filler(join(&item.attrs))));
+            Message::new(key, pair_fields(items), bulk_op(*verb))
+        }
+        SaiCall::Entries { verb, object, items, bulk: false } => {
+            let item = items.first();
+            let _ = write!(key, "{}:", object.name());
+            item.iter().for_each(|item| item.key.write(&mut key));
+            let attrs = item.map(|item| item.attrs.as_slice()).unwrap_or_default();
+            match verb {
+                Verb::Create => Message::new(key, attr_fields(attrs), "Screate"),
+                Verb::Set => Message::new(key, attr_fields(attrs), "Sset"),
+                Verb::Remove => Message::new(key, "{}".into(), "Dremove"),
+            }
+        }
+        SaiCall::GetEntry { object, key: entry, attrs } => {
+            let _ = write!(key, "{}:{entry}", object.name());
+            Message::new(key, attr_fields(attrs), "Sget")
+        }
+        SaiCall::Query(query) => write_query(query),
         SaiCall::Available { object, attrs } => {
             SWITCH.format(&mut key);
             let mut fields = Fields::new();
@@ -301,6 +397,79 @@ pub fn write_request(request: &SaiRequest) -> Message {
         }
         SaiCall::View(view) => Message::new(view_name(*view).into(), Fields::new().end(), "Snotify"),
     }
+}
+
+fn bulk_op(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create => "Sbulkcreate",
+        Verb::Set => "Sbulkset",
+        Verb::Remove => "Sbulkremove",
+    }
+}
+
+/// The attributes of an object of a bulk, as its value.
+pub fn join(attrs: &[Attr]) -> String {
+    let mut joined = String::new();
+    for attr in attrs {
+        if !joined.is_empty() {
+            joined.push(BULK_SEPARATOR);
+        }
+        joined.push_str(attr.name());
+        joined.push('=');
+        attr.write_value(&mut joined);
+    }
+    joined
+}
+
+fn pair_fields(pairs: impl Iterator<Item = (String, String)>) -> String {
+    let mut fields = Fields::new();
+    pairs.for_each(|(field, value)| fields.put(&field, &value));
+    fields.end()
+}
+
+fn write_query(query: &Query) -> Message {
+    let mut key = String::new();
+    SWITCH.format(&mut key);
+    let mut fields = Fields::new();
+    let op = match query {
+        Query::AttributeCapability { object, attr } => {
+            fields.put(OBJECT_TYPE, object.name());
+            fields.put(ATTR_ID, attr);
+            "Sattribute_capability_query"
+        }
+        Query::EnumValues { object, attr, room } => {
+            fields.put(OBJECT_TYPE, object.name());
+            fields.put(ATTR_ID, attr);
+            fields.put(LIST_SIZE, &room.to_string());
+            "Sattr_enum_values_capability_query"
+        }
+        Query::Stats { object, room, streamed } => {
+            fields.put(OBJECT_TYPE, object.name());
+            fields.put(LIST_SIZE, &room.to_string());
+            if *streamed { "Sstats_st_capability_query" } else { "Sstats_capability_query" }
+        }
+        Query::Counters { object, id, counters, clear } => {
+            key.clear();
+            write_row_key(*object, &ObjectId::Oid(*id), &mut key);
+            counters.iter().for_each(|counter| fields.put(counter, ""));
+            if *clear { "Sclear_stats" } else { "Sget_stats" }
+        }
+        Query::FlushFdb { attrs } => {
+            key = format!("SAI_OBJECT_TYPE_FDB_FLUSH:{key}");
+            return Message::new(key, attr_fields(attrs), "Sflush");
+        }
+        Query::Poll { op, key: group, fields: values } => {
+            values.iter().for_each(|(field, value)| fields.put(field, value));
+            let op = match op {
+                CounterOp::StartPoll => "Sstart_poll",
+                CounterOp::StopPoll => "Sstop_poll",
+                CounterOp::SetGroup => "Sset_counter_group",
+                CounterOp::DelGroup => "Sdel_counter_group",
+            };
+            return Message::new(group.to_string(), fields.end(), op);
+        }
+    };
+    Message::new(key, fields.end(), op)
 }
 
 fn bulk_fields(verb: Verb, items: &[Item]) -> String {
@@ -371,9 +540,23 @@ fn read_pairs<'a>(
         "bulkset" => bulk(Verb::Set),
         "bulkremove" => bulk(Verb::Remove),
         "get" => {
-            let (object, object_id) = read_row_key(key)?;
-            let attrs = read_attrs(pairs)?.into_vec();
-            return Ok(SaiRequest { id, call: SaiCall::Get { object, id: object_id, attrs } });
+            let (object, object_id) = split_key(key)?;
+            let attrs = read_placeholders(pairs)?;
+            let call = match has_raw_key(object) {
+                true => SaiCall::GetEntry { object, key: read_raw_key(object, object_id)?, attrs },
+                false => SaiCall::Get { object, id: read_id(object, object_id)?, attrs },
+            };
+            return Ok(SaiRequest { id, call });
+        }
+        "bulkget" => {
+            let (object, count) = split_key(key)?;
+            let mut items = Vec::new();
+            for (field, joined) in pairs {
+                let attrs = read_placeholders(&mut joined_pairs(op, key, joined)?.into_iter())?;
+                items.push((read_id(object, field)?, attrs));
+            }
+            check_items(op, key, count, items.len())?;
+            return Ok(SaiRequest { id, call: SaiCall::BulkGet { object, items } });
         }
         AVAILABILITY_QUERY => {
             let (mut object, mut attrs) = (None, Attrs::new());
@@ -394,8 +577,12 @@ fn read_pairs<'a>(
             };
             return Ok(SaiRequest { id, call: SaiCall::View(view) });
         }
-        _ => return bad(format!("syncd does not know the operation {op}")),
+        _ => return Ok(SaiRequest { id, call: SaiCall::Query(read_query(key, pairs, op)?) }),
     };
+    if let Some((object, rest)) = split_key(key).ok().filter(|(object, _)| has_raw_key(*object)) {
+        let items = read_entries(verb, object, rest, pairs, (op, is_bulk))?;
+        return Ok(SaiRequest { id, call: SaiCall::Entries { verb, object, items, bulk: is_bulk } });
+    }
     if !is_bulk {
         let (object, object_id) = read_row_key(key)?;
         let item = Item { id: object_id, attrs: read_attrs(pairs)? };
@@ -407,19 +594,116 @@ fn read_pairs<'a>(
     for (field, joined) in pairs {
         let mut attrs = Attrs::new();
         for part in joined.split(BULK_SEPARATOR).filter(|part| !part.is_empty()) {
-            let Some((name, value)) = part.split_once('=') else {
-                return bad(format!("\"{part}\" in {op} {key} is not ATTRIBUTE=VALUE"));
-            };
+            let (name, value) = joined_pair(op, key, part)?;
             attrs.extend(read_field(name, value)?);
         }
         let item = Item { id: read_id(object, field)?, attrs };
         check_count(verb, key, &item)?;
         items.push(item);
     }
-    if count.parse() != Ok(items.len()) {
-        return bad(format!("{op} {key} carries {} objects", items.len()));
-    }
+    check_items(op, key, count, items.len())?;
     Ok(SaiRequest { id, call: SaiCall::Bulk { verb, object, items, mode: ErrorMode::IgnoreError } })
+}
+
+/// One attribute of an object of a bulk.
+fn joined_pair<'a>(op: &str, key: &str, part: &'a str) -> Result<(&'a str, &'a str), TextError> {
+    match part.split_once('=') {
+        Some(pair) => Ok(pair),
+        None => bad(format!("\"{part}\" in {op} {key} is not ATTRIBUTE=VALUE")),
+    }
+}
+
+fn joined_pairs<'a>(op: &str, key: &str, joined: &'a str) -> Result<Vec<(&'a str, &'a str)>, TextError> {
+    let parts = joined.split(BULK_SEPARATOR).filter(|part| !part.is_empty());
+    parts.map(|part| joined_pair(op, key, part)).collect()
+}
+
+/// The number of objects in the key is that of the message.
+fn check_items(op: &str, key: &str, count: &str, items: usize) -> Result<(), TextError> {
+    if count.parse() == Ok(items) { Ok(()) } else { bad(format!("{op} {key} carries {items} objects")) }
+}
+
+/// Whether the key of an object of this type is not typed.
+fn has_raw_key(object: ObjectType) -> bool {
+    object.is_entry() && !object.is_typed()
+}
+
+/// Reads the key of such an object: a JSON object.
+fn read_raw_key(object: ObjectType, text: &str) -> Result<RawText, TextError> {
+    match text.starts_with('{') && text.ends_with('}') {
+        true => Ok(RawText::read(text)),
+        false => bad(format!("\"{text}\" does not identify a {}", object.name())),
+    }
+}
+
+fn read_entries<'a>(
+    verb: Verb,
+    object: ObjectType,
+    rest: &str,
+    pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>,
+    (op, is_bulk): (&str, bool),
+) -> Result<Vec<EntryItem>, TextError> {
+    let mut items = Vec::new();
+    match is_bulk {
+        false => items.push(EntryItem { key: read_raw_key(object, rest)?, attrs: read_attrs(pairs)? }),
+        true => {
+            for (field, joined) in pairs {
+                let attrs = read_attrs(&mut joined_pairs(op, field, joined)?.into_iter())?;
+                items.push(EntryItem { key: read_raw_key(object, field)?, attrs });
+            }
+            check_items(op, object.name(), rest, items.len())?;
+        }
+    }
+    match items.iter().find(|item| verb == Verb::Set && item.attrs.len() != 1) {
+        None => Ok(items),
+        Some(item) => bad(format!("a set of {} names {} attributes, not one", item.key, item.attrs.len())),
+    }
+}
+
+/// Reads a request that changes no object.
+fn read_query<'a>(
+    key: &str,
+    pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>,
+    op: &str,
+) -> Result<Query, TextError> {
+    if let Some((_, counter_op)) = COUNTER_OPS.iter().find(|(name, _)| *name == op) {
+        let fields = pairs.map(|(field, value)| (field.into(), value.into())).collect();
+        return Ok(Query::Poll { op: *counter_op, key: key.into(), fields });
+    }
+    if let GET_STATS | CLEAR_STATS = op {
+        return match read_row_key(key)? {
+            (object, ObjectId::Oid(id)) => {
+                let counters = pairs.map(|(counter, _)| counter.into()).collect();
+                Ok(Query::Counters { object, id, counters, clear: op == CLEAR_STATS })
+            }
+            _ => bad(format!("{key} has no counters")),
+        };
+    }
+    if op == FLUSH {
+        return Ok(Query::FlushFdb { attrs: read_attrs(pairs)? });
+    }
+    let (mut object, mut attr, mut room) = (None, None::<Name>, 0);
+    for (name, value) in pairs {
+        match name {
+            OBJECT_TYPE => object = ObjectType::from_name(value),
+            ATTR_ID => attr = Some(value.into()),
+            LIST_SIZE => match value.parse() {
+                Ok(size) => room = size,
+                Err(_) => return bad(format!("\"{value}\" in {op} is no size of a list")),
+            },
+            _ => {}
+        }
+    }
+    let object = |op: &str| object.ok_or_else(|| TextError(format!("{op} names no object type of SAI")));
+    let attr = |op: &str| attr.ok_or_else(|| TextError(format!("{op} names no attribute")));
+    Ok(match op {
+        ATTRIBUTE_CAPABILITY_QUERY => Query::AttributeCapability { object: object(op)?, attr: attr(op)? },
+        ENUM_VALUES_QUERY => Query::EnumValues { object: object(op)?, attr: attr(op)?, room },
+        STATS_QUERY | STATS_ST_QUERY => {
+            Query::Stats { object: object(op)?, room, streamed: op == STATS_ST_QUERY }
+        }
+        _ => return bad(format!("syncd does not know the operation {op}")),
+    })
 }
 
 fn check_count(verb: Verb, key: &str, item: &Item) -> Result<(), TextError> {
@@ -435,6 +719,14 @@ fn read_attrs<'a>(pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>) -> Result
         attrs.extend(read_field(name, value)?);
     }
     Ok(attrs)
+}
+
+/// The attributes of a get with their placeholders. A placeholder need not be a value of the
+/// attribute: a caller may leave its memory as it was.
+fn read_placeholders<'a>(
+    pairs: &mut dyn Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<Attr>, TextError> {
+    Ok(pairs.map(|(name, value)| Attr::placeholder(name, value)).collect())
 }
 
 /// Formats the reply to a request of this kind.
@@ -480,7 +772,7 @@ fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Res
     }
     let mut reply = SaiReply::one(id, Status::from_name(key));
     for pair in items.chunks_exact(2) {
-        if pair[0].starts_with("SAI_STATUS_") {
+        if pair[0].starts_with("SAI_STATUS_") && pair[1].is_empty() {
             reply.statuses.push(Status::from_name(&pair[0]));
         } else {
             reply.values.extend(read_field(&pair[0], &pair[1])?);

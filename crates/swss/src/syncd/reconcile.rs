@@ -13,7 +13,7 @@
 //! 4. numbered objects and neighbours of the chip that no request made: surplus.
 
 use super::view::{translated, translated_id};
-use super::{AsicChange, ORDER, Syncd, SyncdOut};
+use super::{AsicChange, Syncd, SyncdOut, place};
 use crate::row::unpack_prefix;
 use crate::sai::{
     Attr, Attrs, Audit, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, Status, Verb,
@@ -95,11 +95,6 @@ struct Planned {
     difference: Difference,
     /// Of a set one for each attribute.
     items: Vec<Item>,
-}
-
-/// The place of a type in the order of creation.
-fn place(object: ObjectType) -> usize {
-    ORDER.iter().position(|of| *of == object).unwrap_or(0)
 }
 
 /// What an entry has that was not given the attribute.
@@ -324,7 +319,7 @@ impl<S: Audit> Syncd<S> {
                     .is_some_and(|id| self.store.get(*object, &id).is_some()),
             };
             // The chip makes these itself.
-            !known && !matches!(object, ObjectType::Switch | ObjectType::Port | ObjectType::Hostif)
+            !known && !matches!(*object, ObjectType::Switch | ObjectType::Port | ObjectType::Hostif)
         });
         ids.sort_unstable_by_key(|(object, id)| (place(*object), *id));
         Step::Surplus(ids)

@@ -1,7 +1,7 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::row::pack_prefix;
-use crate::sai::{Attr, Attrs, InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry};
+use crate::sai::{Attr, Attrs, InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RawText, RouteEntry};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
     shrink_to_fit,
@@ -75,13 +75,15 @@ pub(super) struct Store {
     objects: Map<Oid, (ObjectType, Attrs)>,
     neighbors: Map<NeighborEntry, Attrs>,
     labels: Map<InsegEntry, Attrs>,
+    /// Entries whose key is not typed.
+    entries: Map<(ObjectType, RawText), Attrs>,
     /// By switch and virtual router.
     routes: Map<(Oid, Oid), Families<Routes>>,
     shared: Shared,
 }
 
 /// Puts `new` in place of the attribute of its kind, or behind the others.
-fn put(attrs: &mut Attrs, new: Attr) {
+pub(super) fn put(attrs: &mut Attrs, new: Attr) {
     match attrs.iter_mut().find(|attr| attr.same_kind(&new)) {
         Some(place) => *place = new,
         None => attrs.push(new),
@@ -194,7 +196,22 @@ impl Store {
         }
     }
 
-    /// Hands over every object, in no order.
+    /// The entries whose key is not typed.
+    pub(super) fn entries(&self) -> &Map<(ObjectType, RawText), Attrs> {
+        &self.entries
+    }
+
+    /// The same, to change them.
+    pub(super) fn entries_mut(&mut self) -> &mut Map<(ObjectType, RawText), Attrs> {
+        &mut self.entries
+    }
+
+    /// The types of numbered objects, each once, in order.
+    pub(super) fn numbered_types(&self) -> std::collections::BTreeSet<ObjectType> {
+        self.objects.values().map(|(object, _)| *object).collect()
+    }
+
+    /// Hands over every object but those of [`Store::entries`], in no order.
     pub(super) fn for_each(&self, each: &mut dyn FnMut(ObjectType, ObjectId, &Attrs)) {
         for (oid, (object, attrs)) in &self.objects {
             each(*object, ObjectId::Oid(*oid), attrs);
@@ -205,15 +222,19 @@ impl Store {
         for (entry, attrs) in &self.labels {
             each(ObjectType::InsegEntry, ObjectId::Inseg(*entry), attrs);
         }
+        self.for_each_route(&mut |entry, attrs| each(ObjectType::RouteEntry, entry.into(), attrs));
+    }
+
+    fn for_each_route(&self, each: &mut dyn FnMut(RouteEntry, &Attrs)) {
         for ((switch, vr), routes) in &self.routes {
             for_each_family!(F => for (prefix, shared) in routes.get::<F>() {
                 let entry = RouteEntry { switch: *switch, vr: *vr, dest: prefix.any() };
-                each(ObjectType::RouteEntry, ObjectId::Route(entry), &self.shared.slots[*shared as usize].0);
+                each(entry, &self.shared.slots[*shared as usize].0);
             });
         }
     }
 
-    /// Every object but routes, in no order.
+    /// Every object but routes and those of [`Store::entries`], in no order.
     pub(super) fn ids(&self) -> impl Iterator<Item = (ObjectType, ObjectId)> {
         let objects = self.objects.iter().map(|(oid, (object, _))| (*object, ObjectId::Oid(*oid)));
         let neighbors = self.neighbors.keys().map(|of| (ObjectType::NeighborEntry, ObjectId::Neighbor(*of)));
@@ -240,12 +261,23 @@ impl Store {
 
     /// Every object of a type, in the order of their identities.
     pub(super) fn sorted(&self, of: ObjectType) -> Vec<(ObjectId, Attrs)> {
-        let mut found = Vec::new();
-        self.for_each(&mut |object, id, attrs| {
-            if object == of {
-                found.push((id, attrs.clone()));
+        let mut found: Vec<(ObjectId, Attrs)> = match of {
+            ObjectType::RouteEntry => {
+                let mut routes = Vec::with_capacity(self.route_count());
+                self.for_each_route(&mut |entry, attrs| routes.push((entry.into(), attrs.clone())));
+                routes
             }
-        });
+            ObjectType::NeighborEntry => {
+                self.neighbors.iter().map(|(entry, attrs)| ((*entry).into(), attrs.clone())).collect()
+            }
+            ObjectType::InsegEntry => {
+                self.labels.iter().map(|(entry, attrs)| ((*entry).into(), attrs.clone())).collect()
+            }
+            _ => {
+                let of_type = self.objects.iter().filter(|(_, (object, _))| *object == of);
+                of_type.map(|(oid, (_, attrs))| ((*oid).into(), attrs.clone())).collect()
+            }
+        };
         found.sort_unstable_by_key(|(id, _)| *id);
         found
     }
@@ -255,6 +287,7 @@ impl Store {
         shrink_to_fit(&mut self.objects);
         shrink_to_fit(&mut self.neighbors);
         shrink_to_fit(&mut self.labels);
+        shrink_to_fit(&mut self.entries);
         for routes in self.routes.values_mut() {
             shrink_to_fit(&mut routes.v4);
             shrink_to_fit(&mut routes.v6);
@@ -269,6 +302,7 @@ impl Store {
 
     /// How many objects there are.
     pub(super) fn len(&self) -> usize {
-        self.objects.len() + self.neighbors.len() + self.labels.len() + self.route_count()
+        let entries = self.neighbors.len() + self.labels.len() + self.entries.len();
+        self.objects.len() + entries + self.route_count()
     }
 }

@@ -2,6 +2,7 @@
 
 mod chip;
 mod random;
+mod raw;
 
 use super::*;
 use crate::row::Mac;
@@ -18,6 +19,7 @@ struct Db {
     rows: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
     rid_of: BTreeMap<Oid, Oid>,
     hidden: BTreeMap<String, Attr>,
+    entries: BTreeMap<(ObjectType, RawText), BTreeMap<String, Attr>>,
     in_view: bool,
 }
 
@@ -36,6 +38,13 @@ impl Db {
                 AsicChange::Map(vid, rid) => assert_eq!(self.rid_of.insert(vid, rid), None),
                 AsicChange::Unmap(vid, rid) => assert_eq!(self.rid_of.remove(&vid), Some(rid)),
                 AsicChange::Hidden(attr) => drop(self.hidden.insert(attr.name().into(), attr)),
+                AsicChange::SetEntry(object, key, attrs) => {
+                    let row = self.entries.entry((object, key)).or_default();
+                    row.extend(attrs.into_iter().map(|attr| (attr.name().to_string(), attr)));
+                }
+                AsicChange::RemoveEntry(object, key) => {
+                    assert!(self.entries.remove(&(object, key)).is_some());
+                }
                 AsicChange::View(begun) => self.in_view = begun,
             }
         }
@@ -178,6 +187,11 @@ impl World {
         let hidden: Vec<Attr> = self.db.hidden.values().cloned().collect();
         let mut out = SyncdOut::default();
         self.syncd.recreate(rows, &hidden, &mut out);
+        let entries = self.db.entries.iter();
+        let entries: Vec<_> = entries
+            .map(|((object, key), row)| (*object, key.clone(), row.values().cloned().collect()))
+            .collect();
+        self.syncd.recreate_entries(entries, &mut out);
         self.db.write(out.rows.unpack());
         self.events.extend(out.events);
         self.check();
@@ -221,7 +235,18 @@ impl World {
             assert_eq!(self.syncd.attrs(object, &id), Some(attrs));
             count += 1;
         });
-        assert_eq!((count, self.syncd.len()), (db.rows.len(), count));
+        assert_eq!((count, self.syncd.len()), (db.rows.len(), count + db.entries.len()));
+        // And of the entries whose key is not typed.
+        let text = |row: &BTreeMap<String, Attr>| row.values().map(Attr::to_string).collect::<BTreeSet<_>>();
+        let mut entries = BTreeMap::new();
+        for ((object, key), row) in &db.entries {
+            let (mut key, mut row) = (key.clone(), row.clone());
+            key.oids_mut().iter_mut().for_each(|oid| *oid = rid(*oid));
+            row.values_mut().flat_map(|attr| attr.oids_mut()).for_each(|oid| *oid = rid(*oid));
+            entries.insert((*object, key), text(&row));
+        }
+        let chip = self.syncd.chip().entries.iter();
+        assert_eq!(entries, chip.map(|(key, row)| (key.clone(), text(row))).collect());
         // Numbers that are mapped are objects that have a row.
         let mapped: BTreeSet<Oid> = db.rid_of.keys().copied().collect();
         let numbered = db.rows.keys().filter_map(|(_, id)| id.oid()).collect();

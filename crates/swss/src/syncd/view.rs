@@ -7,9 +7,10 @@
 //! chip's numbers. It records each operation that succeeds, so ASIC_DB is correct even after a
 //! failure.
 
-use super::{AsicChange, ORDER, Store, Syncd, SyncdOut};
+use super::entries::in_numbers;
+use super::{AsicChange, Store, Syncd, SyncdOut, order};
 use crate::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, SWITCH, Sai, Status, Verb,
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RawText, SWITCH, Sai, Status, Verb,
 };
 use ribtide_prefix::{Map, Set};
 
@@ -25,6 +26,8 @@ struct Step {
     verb: Verb,
     object: ObjectType,
     id: ObjectId,
+    /// The key of an entry whose key is not typed, in place of `id`.
+    key: Option<RawText>,
     attrs: Attrs,
 }
 
@@ -157,15 +160,33 @@ fn members_of(store: &Store, of: &dyn Fn(Oid) -> Option<Oid>) -> Map<Oid, Vec<(O
     members
 }
 
-/// What an object is made of, in numbers of `of`.
+/// The types that are matched by what nothing can change, or in ways of their own.
+const ROUTE_PATH: [ObjectType; 7] = [
+    ObjectType::Switch,
+    ObjectType::Port,
+    ObjectType::VirtualRouter,
+    ObjectType::RouterInterface,
+    ObjectType::NextHop,
+    ObjectType::NextHopGroup,
+    ObjectType::NextHopGroupMember,
+];
+
+/// Whether objects of a type are matched by all of their attributes.
+fn is_described_in_full(object: ObjectType) -> bool {
+    !ROUTE_PATH.contains(&object)
+}
+
+/// What an object is made of, in numbers of `of`; `create_only`: as far as nothing can change it.
 fn content(
     object: ObjectType,
     attrs: &[Attr],
     members: Option<&Vec<(Oid, Vec<Attr>)>>,
+    create_only: bool,
     of: &dyn Fn(Oid) -> Option<Oid>,
 ) -> Option<Content> {
-    // Nothing is known of a host interface's attributes, so all count.
-    let counts = |attr: &&Attr| attr.create_only() || object == ObjectType::Hostif;
+    // What an object that is not typed is for may be in any of its attributes.
+    let all = is_described_in_full(object) && !create_only;
+    let counts = |attr: &&Attr| attr.create_only() || all;
     let fixed: Vec<Attr> = attrs.iter().filter(counts).cloned().collect();
     let fixed = translated(&fixed, of)?.into_vec();
     let members = members.into_iter().flatten().map(|(_, attrs)| attrs.clone()).collect();
@@ -175,23 +196,35 @@ fn content(
 impl Comparison {
     /// Matches the objects of the new view with those that the chip has.
     fn match_all(&mut self, new: &Store, own: &Map<Oid, ObjectType>) {
-        for vid in own.keys() {
-            self.kept.extend(self.rid_of.get(vid));
-        }
-        self.match_content(new, ObjectType::Port);
+        // What orchagent removed of them is in the view no more.
+        let described = own.iter().filter(|(vid, object)| new.get(**object, &(**vid).into()).is_some());
+        self.kept.extend(described.filter_map(|(vid, _)| self.rid_of.get(vid)));
+        self.match_content(new, ObjectType::Port, false);
         self.match_lags(new);
-        for object in
-            [ObjectType::LagMember, ObjectType::Vlan, ObjectType::BridgePort, ObjectType::VlanMember]
-        {
-            self.match_content(new, object);
-        }
+        let apart = |object: &ObjectType| {
+            ROUTE_PATH.contains(object) || matches!(*object, ObjectType::Hostif | ObjectType::Lag)
+        };
+        let others: Vec<ObjectType> =
+            new.numbered_types().into_iter().filter(|object| !apart(object)).collect();
+        // Router interfaces are over some of them, and others name router interfaces.
+        self.match_while_possible(new, &others, false);
         self.match_routers(new);
-        for object in [ObjectType::Hostif, ObjectType::RouterInterface, ObjectType::NextHop] {
-            self.match_content(new, object);
-        }
-        self.match_content(new, ObjectType::NextHopGroup);
+        let typed = [ObjectType::Hostif, ObjectType::RouterInterface, ObjectType::NextHop];
+        let all: Vec<ObjectType> = others.into_iter().chain(typed).collect();
+        self.match_while_possible(new, &all, false);
+        self.match_while_possible(new, &all, true);
+        self.match_content(new, ObjectType::NextHopGroup, false);
         self.match_changed_groups(new);
         self.match_members(new);
+    }
+
+    /// Matches objects of these types, which may name each other, as far as that goes.
+    fn match_while_possible(&mut self, new: &Store, objects: &[ObjectType], create_only: bool) {
+        let mut before = usize::MAX;
+        while self.kept.len() != before {
+            before = self.kept.len();
+            objects.iter().for_each(|object| self.match_content(new, *object, create_only));
+        }
     }
 
     /// The object of the chip that had a number before, if the new view does not have it yet.
@@ -260,7 +293,9 @@ impl Comparison {
         }
     }
 
-    fn match_content(&mut self, new: &Store, object: ObjectType) {
+    fn match_content(&mut self, new: &Store, object: ObjectType, create_only: bool) {
+        // Without an attribute that nothing can change, all objects of the type would be alike.
+        let tells = |content: &Content| !create_only || !content.1.is_empty();
         let is_group = object == ObjectType::NextHopGroup;
         let (mut ours, mut theirs) = (Map::default(), Map::default());
         if is_group {
@@ -270,7 +305,8 @@ impl Comparison {
         let mut by_content: Map<Content, Vec<Oid>> = Map::default();
         for (id, attrs) in self.actual.sorted(object).into_iter().rev() {
             let Some(rid) = id.oid().filter(|rid| !self.kept.contains(rid)) else { continue };
-            if let Some(content) = content(object, &attrs, ours.get(&rid), &|rid| Some(rid)) {
+            let content = content(object, &attrs, ours.get(&rid), create_only, &|rid| Some(rid));
+            if let Some(content) = content.filter(tells) {
                 by_content.entry(content).or_default().push(rid);
             }
         }
@@ -282,7 +318,8 @@ impl Comparison {
                     continue;
                 }
                 let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
-                let Some(content) = content(object, &attrs, theirs.get(&vid), &rid_of) else { continue };
+                let content = content(object, &attrs, theirs.get(&vid), create_only, &rid_of);
+                let Some(content) = content.filter(tells) else { continue };
                 let Some(alike) = by_content.get_mut(&content) else { continue };
                 let rid = match same {
                     true => alike.iter().position(|rid| Some(*rid) == previous).map(|at| alike.remove(at)),
@@ -303,11 +340,11 @@ impl Comparison {
         let mut free: Vec<(Oid, Option<Content>)> = Vec::new();
         for (id, attrs) in self.actual.sorted(ObjectType::NextHopGroup) {
             let Some(rid) = id.oid().filter(|rid| !self.kept.contains(rid)) else { continue };
-            free.push((rid, content(ObjectType::NextHopGroup, &attrs, None, &|rid| Some(rid))));
+            free.push((rid, content(ObjectType::NextHopGroup, &attrs, None, false, &|rid| Some(rid))));
         }
         for (id, attrs) in new.sorted(ObjectType::NextHopGroup) {
             let Some(vid) = id.oid().filter(|vid| !self.rid_of.contains_key(vid)) else { continue };
-            let kind = content(ObjectType::NextHopGroup, &attrs, None, &|vid| Some(vid));
+            let kind = content(ObjectType::NextHopGroup, &attrs, None, false, &|vid| Some(vid));
             let shared = |rid: &Oid| match (theirs.get(&vid), ours.get(rid)) {
                 (Some(theirs), Some(ours)) => {
                     theirs.iter().filter(|(_, a)| ours.iter().any(|(_, b)| a == b)).count()
@@ -345,40 +382,103 @@ impl Comparison {
     fn steps(&self, new: &Store) -> Vec<Step> {
         let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
         let (mut creates, mut sets, mut removes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut routes, mut gone) = (Vec::new(), Vec::new());
         // Entries of the chip that the new view has.
         let mut entries: Set<ObjectId> = Set::default();
-        for object in ORDER {
-            for (id, attrs) in new.sorted(object) {
-                let there =
-                    translated_id(id, &rid_of).and_then(|rid| Some((rid, self.actual.get(object, &rid)?)));
-                let Some((rid, actual)) = there else {
-                    creates.push(Step { verb: Verb::Create, object, id, attrs });
-                    continue;
-                };
-                if object.is_entry() {
-                    entries.insert(rid);
-                }
-                let missing = actual.iter().filter(|a| !attrs.iter().any(|b| b.same_kind(a)));
-                let defaults = missing.filter_map(default_of);
-                for attr in attrs.iter().cloned().chain(defaults).filter(|attr| !attr.create_only()) {
-                    let same = translated(std::slice::from_ref(&attr), &rid_of)
-                        .is_some_and(|wanted| actual.contains(&wanted[0]));
-                    // What was never given has its default.
-                    let given = actual.iter().any(|a| a.same_kind(&attr));
-                    if !same && (given || default_of(&attr).as_ref() != Some(&attr)) {
-                        sets.push(Step { verb: Verb::Set, object, id: rid, attrs: Attrs::from_iter([attr]) });
-                    }
+        let mut compare = |object: ObjectType, id: ObjectId, attrs: Attrs, creates: &mut Vec<_>| {
+            let there =
+                translated_id(id, &rid_of).and_then(|rid| Some((rid, self.actual.get(object, &rid)?)));
+            let Some((rid, actual)) = there else { return creates.push((object, id, attrs)) };
+            if object.is_entry() {
+                entries.insert(rid);
+            }
+            let changed = self.changes(&attrs, actual).into_iter();
+            sets.extend(changed.map(|attr| Step::set(object, rid, None, attr)));
+        };
+        for (object, id) in new.ids().filter(|(object, _)| *object != ObjectType::InsegEntry) {
+            let attrs = new.get(object, &id).cloned().unwrap_or_default();
+            compare(object, id, attrs, &mut creates);
+        }
+        for object in [ObjectType::RouteEntry, ObjectType::InsegEntry] {
+            new.sorted(object).into_iter().for_each(|(id, attrs)| compare(object, id, attrs, &mut routes));
+        }
+        sets.sort_by_key(|step| (order::place(step.object), step.object, step.id));
+        for object in [ObjectType::InsegEntry, ObjectType::RouteEntry] {
+            let old = self.actual.sorted(object).into_iter().filter(|(id, _)| !entries.contains(id));
+            gone.extend(old.map(|(id, _)| (object, id, Attrs::new())));
+        }
+        for (object, id) in self.actual.ids().filter(|(object, _)| *object != ObjectType::InsegEntry) {
+            if !id.oid().map_or(entries.contains(&id), |rid| self.kept.contains(&rid)) {
+                let attrs = self.actual.get(object, &id).cloned().unwrap_or_default();
+                removes.push((object, id, attrs));
+            }
+        }
+        let removes =
+            order::sort(removes).into_iter().rev().map(|(object, id, _)| (object, id, Attrs::new()));
+        let (made, changed, removed) = self.entry_steps(new);
+        let step = |verb| move |(object, id, attrs)| Step { verb, object, id, key: None, attrs };
+        let creates = order::sort(creates).into_iter().chain(routes).map(step(Verb::Create));
+        let steps = creates.chain(made).chain(sets).chain(changed).chain(removed);
+        steps.chain(gone.into_iter().chain(removes).map(step(Verb::Remove))).collect()
+    }
+
+    /// The attributes, in the new view's numbers, that differ from those of an object of the chip.
+    fn changes(&self, attrs: &Attrs, actual: &Attrs) -> Vec<Attr> {
+        let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
+        let missing = actual.iter().filter(|a| !attrs.iter().any(|b| b.same_kind(a)));
+        let defaults = missing.filter_map(default_of);
+        let attrs = attrs.iter().cloned().chain(defaults).filter(|attr| !attr.create_only());
+        let differs = |attr: &Attr| {
+            let same = translated(std::slice::from_ref(attr), &rid_of)
+                .is_some_and(|wanted| actual.contains(&wanted[0]));
+            // What was never given has its default.
+            let given = actual.iter().any(|a| a.same_kind(attr));
+            !same && (given || default_of(attr).as_ref() != Some(attr))
+        };
+        attrs.filter(differs).collect()
+    }
+
+    /// What is to be done about entries whose key is not typed: to make, to set, to remove.
+    fn entry_steps(&self, new: &Store) -> (Vec<Step>, Vec<Step>, Vec<Step>) {
+        let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
+        let (mut made, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut there: Set<(ObjectType, RawText)> = Set::default();
+        for ((object, key), attrs) in new.entries() {
+            let rid = in_numbers(key, &rid_of).map(|rid| (*object, rid));
+            match rid.and_then(|rid| Some((self.actual.entries().get(&rid)?, rid))) {
+                None => made.push(Step {
+                    verb: Verb::Create,
+                    object: *object,
+                    id: Oid::NULL.into(),
+                    key: Some(key.clone()),
+                    attrs: attrs.clone(),
+                }),
+                Some((actual, rid)) => {
+                    let sets = self.changes(attrs, actual).into_iter();
+                    changed.extend(
+                        sets.map(|attr| Step::set(*object, Oid::NULL.into(), Some(rid.1.clone()), attr)),
+                    );
+                    there.insert(rid);
                 }
             }
         }
-        for object in ORDER.into_iter().rev() {
-            for (id, _) in self.actual.sorted(object) {
-                if !id.oid().map_or(entries.contains(&id), |rid| self.kept.contains(&rid)) {
-                    removes.push(Step { verb: Verb::Remove, object, id, attrs: Attrs::new() });
-                }
-            }
+        for entry in self.actual.entries().keys().filter(|entry| !there.contains(*entry)) {
+            removed.push(Step {
+                verb: Verb::Remove,
+                object: entry.0,
+                id: Oid::NULL.into(),
+                key: Some(entry.1.clone()),
+                attrs: Attrs::new(),
+            });
         }
-        creates.into_iter().chain(sets).chain(removes).collect()
+        (made, changed, removed)
+    }
+}
+
+impl Step {
+    /// A set of one attribute.
+    fn set(object: ObjectType, id: ObjectId, key: Option<RawText>, attr: Attr) -> Step {
+        Step { verb: Verb::Set, object, id, key, attrs: Attrs::from_iter([attr]) }
     }
 }
 
@@ -392,6 +492,12 @@ impl<S: Sai> Syncd<S> {
                 actual.insert(object, id, &attrs);
             }
         });
+        for ((object, key), attrs) in self.store.entries() {
+            let rid_of = |vid: Oid| self.rid(vid);
+            if let (Some(key), Some(attrs)) = (in_numbers(key, &rid_of), translated(attrs, &rid_of)) {
+                actual.entries_mut().insert((*object, key), attrs);
+            }
+        }
         let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
         let previous = self.rid_of.clone();
         let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default(), previous };
@@ -429,8 +535,13 @@ impl<S: Sai> Syncd<S> {
         let mut steps = steps.into_iter().peekable();
         while let Some(first) = steps.next() {
             let (verb, object) = (first.verb, first.object);
+            if first.key.is_some() {
+                failed.extend(self.carry_out_entry(view, first, out));
+                continue;
+            }
             let mut bulk = vec![first];
-            while let Some(step) = steps.next_if(|step| (step.verb, step.object) == (verb, object)) {
+            let same = |step: &Step| (step.verb, step.object) == (verb, object) && step.key.is_none();
+            while let Some(step) = steps.next_if(same) {
                 bulk.push(step);
             }
             let (mut requested, mut items) = (Vec::new(), Vec::new());
@@ -493,6 +604,29 @@ impl<S: Sai> Syncd<S> {
         Outcome { failed, differed }
     }
 
+    /// Carries out a step about an entry whose key is not typed. Returns one that failed.
+    fn carry_out_entry(&mut self, view: &mut Comparison, step: Step, out: &mut SyncdOut) -> Option<Step> {
+        let rid_of = |vid: Oid| view.rid_of.get(&vid).copied();
+        let key = step.key.as_ref()?;
+        // Of other steps it was the chip's key when the step was made.
+        let key = if step.verb == Verb::Create { in_numbers(key, &rid_of) } else { Some(key.clone()) };
+        let Some((key, attrs)) = key.zip(translated(&step.attrs, &rid_of)) else { return Some(step) };
+        if let Err(status) = self.chip.entry(step.verb, step.object, &key, &attrs) {
+            out.events.push(format!("{:?} of a {}: {}", step.verb, step.object.name(), status.name()));
+            return Some(step);
+        }
+        let entries = view.actual.entries_mut();
+        match step.verb {
+            Verb::Create => drop(entries.insert((step.object, key), attrs)),
+            Verb::Set => {
+                let stored = entries.entry((step.object, key)).or_default();
+                attrs.into_iter().for_each(|attr| super::store::put(stored, attr));
+            }
+            Verb::Remove => drop(entries.remove(&(step.object, key))),
+        }
+        None
+    }
+
     /// Takes the new view's numbers, and emits the difference to ASIC_DB.
     fn adopt(&mut self, view: Comparison, out: &mut SyncdOut) {
         let old_rids = std::mem::take(&mut self.rid_of);
@@ -519,7 +653,22 @@ impl<S: Sai> Syncd<S> {
                 store.insert(object, id, &attrs);
             }
         });
+        for ((object, key), attrs) in view.actual.entries() {
+            if let (Some(key), Some(attrs)) = (in_numbers(key, &vid_of), translated(attrs, &vid_of)) {
+                store.entries_mut().insert((*object, key), attrs);
+            }
+        }
         self.own.retain(|vid, _| self.rid_of.contains_key(vid));
+        for (entry, attrs) in old.entries() {
+            if store.entries().get(entry).is_none_or(|new| !same(new, attrs)) {
+                out.rows.push(AsicChange::RemoveEntry(entry.0, entry.1.clone()));
+            }
+        }
+        for (entry, attrs) in store.entries() {
+            if old.entries().get(entry).is_none_or(|old| !same(old, attrs)) {
+                out.rows.push(AsicChange::SetEntry(entry.0, entry.1.clone(), attrs.clone()));
+            }
+        }
         old.for_each(&mut |object, id, attrs| {
             if store.get(object, &id).is_none_or(|new| !same(new, attrs)) {
                 out.rows.remove(object, &id);

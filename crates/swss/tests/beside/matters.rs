@@ -344,6 +344,22 @@ fn link_down_reaches_the_group_from_the_notification() {
 }
 
 #[test]
+fn port_that_was_down_from_the_start_is_in_no_group() {
+    let mut rig = Rig::new();
+    describe(&mut rig);
+    rig.syncd.down.push("SAI_OBJECT_TYPE_PORT:oid:0x1000000000003".into());
+    for n in 0..2 {
+        hostif(&mut rig, n);
+        let port = format!("SAI_OBJECT_TYPE_PORT:oid:0x1{:012x}", n + 2);
+        rig.client(&port, "Sget", &["SAI_PORT_ATTR_OPER_STATUS", "SAI_PORT_OPER_STATUS_UP"]);
+        interface(&mut rig, n, 1);
+        next_hop(&mut rig, n, 1);
+    }
+    rig.route("20.0.1.0/24", ECMP);
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 1);
+}
+
+#[test]
 fn vrf_is_learned_with_its_interface() {
     let mut rig = started();
     let router = "oid:0x3000000000777";

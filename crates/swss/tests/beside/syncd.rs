@@ -13,6 +13,8 @@ pub(super) struct Syncd {
     /// Objects by `TYPE:ID`.
     pub(super) objects: BTreeMap<String, Fields>,
     view: Option<BTreeMap<String, Fields>>,
+    /// Ports whose link is down.
+    pub(super) down: Vec<String>,
     /// Every request, in order.
     pub(super) requests: Vec<Message>,
 }
@@ -51,7 +53,9 @@ impl Syncd {
                 return reply("SUCCESS", "[]".into(), "Snotify");
             }
             ("get", _) => {
+                let is_down = self.down.contains(&request.key);
                 let value = |(name, value): &(String, String)| match name.as_str() {
+                    "SAI_PORT_ATTR_OPER_STATUS" if is_down => "SAI_PORT_OPER_STATUS_DOWN".into(),
                     "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID" => "oid:0x3000000000022".into(),
                     "SAI_SWITCH_ATTR_CPU_PORT" => "oid:0x1000000000001".into(),
                     "SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS" => "32".into(),

@@ -27,7 +27,7 @@ pub fn connect_notifications(endpoint: Endpoint, rings: &Rings, stop: &Stop) -> 
 }
 
 /// Listens at `endpoint` for notifications of syncd until the process ends, and calls `on_message` with each
-/// message, and with `None` when a syncd has connected: it may have had nobody to report to before.
+/// message, and with `None` when a syncd has connected: it may have had no client to report to before.
 ///
 /// # Errors
 /// [`TableError::Endpoint`] when the endpoint is in use or not of this machine.

@@ -180,7 +180,7 @@ fn sai_tagging(mode: TaggingMode) -> Attr {
         TaggingMode::Tagged => "SAI_VLAN_TAGGING_MODE_TAGGED",
         TaggingMode::PriorityTagged => "SAI_VLAN_TAGGING_MODE_PRIORITY_TAGGED",
     };
-    Attr::other("SAI_VLAN_MEMBER_ATTR_VLAN_TAGGING_MODE", value)
+    Attr::raw("SAI_VLAN_MEMBER_ATTR_VLAN_TAGGING_MODE", value)
 }
 
 impl Ports {
@@ -374,10 +374,10 @@ impl Ports {
                     return None;
                 }
                 vec![
-                    Attr::other("SAI_BRIDGE_PORT_ATTR_TYPE", "SAI_BRIDGE_PORT_TYPE_PORT"),
+                    Attr::raw("SAI_BRIDGE_PORT_ATTR_TYPE", "SAI_BRIDGE_PORT_TYPE_PORT"),
                     Attr::BridgePortPort(port),
                     Attr::BridgePortAdminState(true),
-                    Attr::other(
+                    Attr::raw(
                         "SAI_BRIDGE_PORT_ATTR_FDB_LEARNING_MODE",
                         "SAI_BRIDGE_PORT_FDB_LEARNING_MODE_HW",
                     ),

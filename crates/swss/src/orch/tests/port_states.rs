@@ -122,6 +122,29 @@ fn chip_without_link_states_leaves_them_to_the_rows() {
     assert_eq!(world.forwarding("10.7.0.0/16"), "10.0.0.2");
 }
 
+/// Beside SONiC's orchagent, whose requests teach rows: a port named as a sub-interface may come after
+/// its row of INTF_TABLE, and nothing is read or reported.
+#[test]
+fn ports_of_another_orchagent_are_neither_read_nor_reported() {
+    let config = OrchConfig { reports_ports: false, ..OrchConfig::default() };
+    let mut world = World::bare(config, Chip::new());
+    world.set("PORT_TABLE:PortConfigDone", "count=0");
+    world.set("PORT_TABLE:PortInitDone", "lanes=0");
+    world.set("INTF_TABLE:Ethernet0.10", "NULL=NULL");
+    world.settle();
+    world.set("PORT_TABLE:Ethernet0.10", "lanes=0,1 oper_status=up");
+    world.set("NEIGH_TABLE:Ethernet0.10:10.0.0.2", "neigh=02:00:00:00:00:02 family=IPv4");
+    world.set("ROUTE_TABLE:10.9.0.0/16", "nexthop=10.0.0.2 ifname=Ethernet0.10");
+    world.settle();
+    assert_eq!(world.forwarding("10.9.0.0/16"), "10.0.0.2");
+    world.set("PORT_TABLE:Ethernet0.10", "oper_status=down");
+    world.set("ROUTE_TABLE:10.8.0.0/16", "nexthop=10.0.0.2 ifname=Ethernet0.10");
+    world.settle();
+    assert_eq!(world.why("10.8.0.0/16"), "the link of next hop 10.0.0.2, Ethernet0.10, is down");
+    let reads = |request: &crate::sai::SaiRequest| matches!(&request.call, SaiCall::Get { attrs, .. } if attrs.iter().any(|attr| attr.name().contains("OPER")));
+    assert!(!world.sent.iter().any(reads) && reports(&mut world).is_empty());
+}
+
 /// A reply to a read that the chip made before the link went down comes after the report.
 #[test]
 fn reply_that_is_older_than_a_report_does_not_undo_it() {

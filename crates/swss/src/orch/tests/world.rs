@@ -278,6 +278,9 @@ impl World {
                 }
                 AsicChange::Map(vid, rid) => assert_eq!(self.rid_of.insert(vid, rid), None),
                 AsicChange::Unmap(vid, rid) => assert_eq!(self.rid_of.remove(&vid), Some(rid)),
+                AsicChange::SetEntry(object, ..) | AsicChange::RemoveEntry(object, _) => {
+                    panic!("orchagent makes no {object:?}")
+                }
                 AsicChange::Hidden(attr) => self.hidden.push(attr),
                 AsicChange::View(_) => {}
             }

@@ -1,6 +1,6 @@
 //! A chip that is nothing but its objects: it refuses what a chip refuses, and fails when told to.
 
-use crate::sai::{Attr, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb};
+use crate::sai::{Attr, ErrorMode, Item, ObjectId, ObjectType, Oid, RawText, Sai, Status, Verb};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PORTS: u64 = 3;
@@ -9,6 +9,8 @@ const PORTS: u64 = 3;
 pub(super) struct Chip {
     pub(super) objects: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
     last: u64,
+    /// Entries whose key is not typed.
+    pub(super) entries: BTreeMap<(ObjectType, RawText), BTreeMap<String, Attr>>,
     /// The switch, the default virtual router, the CPU port and the ports.
     own: Vec<Oid>,
     /// At most so many of one type.
@@ -23,7 +25,7 @@ pub(super) struct Chip {
 impl Chip {
     fn add(&mut self, object: ObjectType, attrs: &[Attr]) -> Oid {
         self.last += 1;
-        let oid = Oid(1 << 63 | (object as u64) << 32 | self.last);
+        let oid = Oid(1 << 63 | u64::from(object.number()) << 32 | self.last);
         self.put(object, oid.into(), attrs);
         oid
     }
@@ -40,8 +42,7 @@ impl Chip {
     }
 
     fn there(&self, oid: Oid) -> bool {
-        oid.is_null()
-            || ObjectType::ALL.iter().any(|object| self.objects.contains_key(&(*object, oid.into())))
+        oid.is_null() || self.objects.keys().any(|(_, id)| id.oid() == Some(oid))
     }
 
     fn used(&self, oid: Oid) -> bool {
@@ -50,6 +51,9 @@ impl Chip {
                 let mut id = *id;
                 let in_key = id.oid().is_none() && id.oids_mut().any(|named| *named == oid);
                 in_key || row.values().any(|attr| attr.clone().oids_mut().contains(&oid))
+            })
+            || self.entries.iter().any(|((_, key), row)| {
+                key.oids().contains(&oid) || row.values().any(|attr| attr.clone().oids_mut().contains(&oid))
             })
     }
 
@@ -120,6 +124,25 @@ impl Sai for Chip {
             stopped |= mode == ErrorMode::StopOnError && !status.is_success();
             statuses.push(status);
         }
+    }
+
+    fn entry(&mut self, verb: Verb, object: ObjectType, key: &RawText, attrs: &[Attr]) -> Result<(), Status> {
+        self.operations.push(format!("{verb:?} {object:?}"));
+        let named = attrs.iter().flat_map(|attr| attr.clone().oids_mut().to_vec());
+        if !named.chain(key.oids().iter().copied()).all(|oid| self.there(oid)) {
+            return Err(Status::InvalidObjectId);
+        }
+        let entry = (object, key.clone());
+        match (verb, self.entries.contains_key(&entry)) {
+            (Verb::Create, true) => return Err(Status::ItemAlreadyExists),
+            (Verb::Set | Verb::Remove, false) => return Err(Status::ItemNotFound),
+            (Verb::Remove, true) => drop(self.entries.remove(&entry)),
+            (Verb::Create | Verb::Set, _) => {
+                let row = self.entries.entry(entry).or_default();
+                row.extend(attrs.iter().map(|attr| (attr.name().to_string(), attr.clone())));
+            }
+        }
+        Ok(())
     }
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {

@@ -1,0 +1,59 @@
+//! Requests that change no object: most are the chip's to answer, and the counters that are polled
+//! are syncd's.
+
+use super::{Syncd, SyncdOut};
+use crate::row::Name;
+use crate::sai::{CounterOp, Query, QueryReply, Sai, SaiReply, Status};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The counters that orchagent wants polled: groups with their settings, and their members. The
+/// virtual switch counts no packets, so nothing is polled.
+#[derive(Default, Debug)]
+pub(super) struct Polls {
+    groups: BTreeMap<Name, BTreeMap<Name, Name>>,
+    /// The keys of members, `GROUP:OBJECT`.
+    members: BTreeSet<Name>,
+}
+
+impl<S: Sai> Syncd<S> {
+    /// Answers a query.
+    pub(super) fn query(&mut self, id: u64, query: Query, out: &mut SyncdOut) -> SaiReply {
+        let reply = match query {
+            Query::Poll { op, key, fields } => QueryReply::of(self.polls.change(op, key, fields)),
+            Query::Counters { object, id: vid, counters, clear } => match self.rid(vid) {
+                Some(id) => {
+                    self.chip.query(&Query::Counters { object, id, counters, clear }, &mut Vec::new())
+                }
+                None => QueryReply::of(Status::InvalidObjectId),
+            },
+            Query::FlushFdb { attrs } => match super::view::translated(&attrs, &|vid| self.rid(vid)) {
+                Some(attrs) => {
+                    let mut flushed = Vec::new();
+                    let reply = self.chip.query(&Query::FlushFdb { attrs }, &mut flushed);
+                    self.forget_entries(flushed, out);
+                    reply
+                }
+                None => QueryReply::of(Status::InvalidObjectId),
+            },
+            query => self.chip.query(&query, &mut Vec::new()),
+        };
+        SaiReply { values: reply.fields, ..SaiReply::one(id, reply.status) }
+    }
+
+    /// How many groups of counters and members of groups orchagent wants polled.
+    pub fn polls(&self) -> (usize, usize) {
+        (self.polls.groups.len(), self.polls.members.len())
+    }
+}
+
+impl Polls {
+    fn change(&mut self, op: CounterOp, key: Name, fields: Vec<(Name, Name)>) -> Status {
+        match op {
+            CounterOp::SetGroup => self.groups.entry(key).or_default().extend(fields),
+            CounterOp::DelGroup => drop(self.groups.remove(&key)),
+            CounterOp::StartPoll => drop(self.members.insert(key)),
+            CounterOp::StopPoll => drop(self.members.remove(&key)),
+        }
+        Status::Success
+    }
+}

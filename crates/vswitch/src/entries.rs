@@ -1,0 +1,113 @@
+//! Entries whose key is not typed, such as those of the FDB: kept with their attributes, and with
+//! references to what they name.
+
+use crate::switch::VirtualSwitch;
+use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, RawText, Status, Verb, schema};
+
+/// Free entries of a type, whatever is used: those of SONiC's virtual switch
+/// (`vslib/VirtualSwitchSaiInterface.cpp`).
+pub(crate) fn available(object: ObjectType) -> Option<u64> {
+    Some(match object.name() {
+        "SAI_OBJECT_TYPE_DEBUG_COUNTER" => 3,
+        "SAI_OBJECT_TYPE_NEXT_HOP_GROUP_MAP" => 512,
+        "SAI_OBJECT_TYPE_MY_SID_ENTRY" => 0,
+        "SAI_OBJECT_TYPE_VNET"
+        | "SAI_OBJECT_TYPE_ENI"
+        | "SAI_OBJECT_TYPE_ENI_ETHER_ADDRESS_MAP_ENTRY"
+        | "SAI_OBJECT_TYPE_INBOUND_ROUTING_ENTRY"
+        | "SAI_OBJECT_TYPE_OUTBOUND_ROUTING_ENTRY"
+        | "SAI_OBJECT_TYPE_PA_VALIDATION_ENTRY"
+        | "SAI_OBJECT_TYPE_OUTBOUND_CA_TO_PA_ENTRY"
+        | "SAI_OBJECT_TYPE_DASH_ACL_GROUP"
+        | "SAI_OBJECT_TYPE_DASH_ACL_RULE" => 100_000,
+        _ => return None,
+    })
+}
+
+/// The objects that an attribute names.
+fn named(attrs: &[Attr]) -> Vec<Oid> {
+    attrs.iter().flat_map(|attr| attr.clone().oids_mut().to_vec()).collect()
+}
+
+impl VirtualSwitch {
+    /// Creates, sets or removes an entry.
+    pub(crate) fn raw_entry(
+        &mut self,
+        verb: Verb,
+        object: ObjectType,
+        key: &RawText,
+        attrs: &[Attr],
+    ) -> Result<(), Status> {
+        if !key.oids().iter().chain(&named(attrs)).all(|oid| self.objects.exists(*oid)) {
+            return Err(Status::InvalidObjectId);
+        }
+        let entry = (object, key.clone());
+        match (verb, self.entries.contains_key(&entry)) {
+            (Verb::Create, true) => return Err(Status::ItemAlreadyExists),
+            (Verb::Set | Verb::Remove, false) => return Err(Status::ItemNotFound),
+            (Verb::Create, false) => {
+                schema::complete(object, attrs).map_err(|broken| broken.status)?;
+                self.refer_all(key.oids().iter().copied().chain(named(attrs)), 1);
+                self.entries.insert(entry, attrs.iter().cloned().collect());
+            }
+            (Verb::Set, true) => {
+                if attrs.iter().any(Attr::create_only) {
+                    return Err(Status::InvalidParameter);
+                }
+                self.refer_all(named(attrs), 1);
+                let stored = self.entries.entry(entry).or_default();
+                let mut replaced = Attrs::new();
+                for attr in attrs {
+                    if let Some(at) = stored.iter().position(|old| old.same_kind(attr)) {
+                        replaced.push(stored.remove(at));
+                    }
+                    stored.push(attr.clone());
+                }
+                self.refer_all(named(&replaced), -1);
+            }
+            (Verb::Remove, true) => self.drop_entry(&entry),
+        }
+        Ok(())
+    }
+
+    fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {
+        let attrs = self.entries.remove(entry).unwrap_or_default();
+        self.refer_all(entry.1.oids().iter().copied().chain(named(&attrs)), -1);
+    }
+
+    /// Counts references; the switch needs none.
+    fn refer_all(&mut self, oids: impl IntoIterator<Item = Oid>, by: i32) {
+        let switch = self.switch_oid();
+        for oid in oids.into_iter().filter(|oid| Some(*oid) != switch) {
+            self.objects.refer(oid, by);
+        }
+    }
+
+    /// Removes the entries of the FDB that the attributes of a flush select: those that were learned,
+    /// unless they say which (`SAI_FDB_FLUSH_ATTR_ENTRY_TYPE`).
+    pub(crate) fn flush_fdb(&mut self, attrs: &[Attr], flushed: &mut Vec<(ObjectType, RawText)>) {
+        let given = |name: &str| attrs.iter().find(|attr| attr.name() == name).map(Attr::value);
+        let kind = given("SAI_FDB_FLUSH_ATTR_ENTRY_TYPE");
+        let kind = match kind.as_deref() {
+            Some("SAI_FDB_FLUSH_ENTRY_TYPE_ALL") => None,
+            Some("SAI_FDB_FLUSH_ENTRY_TYPE_STATIC") => Some("SAI_FDB_ENTRY_TYPE_STATIC"),
+            _ => Some("SAI_FDB_ENTRY_TYPE_DYNAMIC"),
+        };
+        let port = given("SAI_FDB_FLUSH_ATTR_BRIDGE_PORT_ID");
+        let bv = given("SAI_FDB_FLUSH_ATTR_BV_ID");
+        let selected = |((object, key), attrs): &(&(ObjectType, RawText), &Attrs)| {
+            let has =
+                |name: &str, value: &str| attrs.iter().any(|of| of.name() == name && of.value() == value);
+            object.name() == "SAI_OBJECT_TYPE_FDB_ENTRY"
+                && kind.is_none_or(|kind| has("SAI_FDB_ENTRY_ATTR_TYPE", kind))
+                && port.as_ref().is_none_or(|port| has("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", port))
+                && bv.as_ref().is_none_or(|bv| key.oids().iter().any(|oid| oid.to_string() == *bv))
+        };
+        let gone: Vec<(ObjectType, RawText)> =
+            self.entries.iter().filter(selected).map(|(entry, _)| entry.clone()).collect();
+        for entry in gone {
+            self.drop_entry(&entry);
+            flushed.push(entry);
+        }
+    }
+}
