@@ -1,13 +1,13 @@
 //! A library as syncd's chip.
 
-use crate::convert::Attributes;
-use crate::library::{Failed, INVALID_PARAMETER, Id, Library};
+use crate::convert::{Attributes, LIST_MAX};
+use crate::library::{BUFFER_OVERFLOW, Failed, INVALID_PARAMETER, Id, Library};
 use crate::notify;
 use ribtide_sai::{Attribute, Key, Value, ValueType};
 use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
-    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, RouteEntry, Sai,
-    Status, Verb,
+    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
+    QueryReply, RawText, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
 
@@ -166,6 +166,43 @@ impl LibraryChip {
         }
     }
 
+    /// Reads attributes of an object by its id or key.
+    fn read(&mut self, object: ObjectType, id: Id<'_>, attrs: &mut [Attr]) -> Result<(), Status> {
+        let object = of(object)?;
+        let mut raw = Attributes::default();
+        let mut known = Vec::with_capacity(attrs.len());
+        let mut text = String::new();
+        for attr in attrs.iter() {
+            let attribute = Attribute::from_name(attr.name()).ok_or(Status::InvalidParameter)?;
+            text.clear();
+            attr.write_value(&mut text);
+            let room = attribute.read_value(&text).unwrap_or(Value::Room(0));
+            if let Err(why) = raw.push_room(attribute, &room) {
+                self.events.push(why);
+                return Err(Status::NotSupported);
+            }
+            known.push(attribute);
+        }
+        let done = self.library.get(object, id, &mut raw);
+        for ((n, attribute), attr) in known.into_iter().enumerate().zip(attrs) {
+            let value = match done {
+                Ok(()) => raw.value(n, attribute),
+                Err(_) => raw.count(n, attribute).map(Value::Count),
+            };
+            text.clear();
+            if let Some(value) = value {
+                attribute.write_value(&value, &mut text);
+            }
+            // A length in the place of a list is none of its values where these are typed.
+            match Attr::read(attr.name(), &text) {
+                Some(read) => *attr = read,
+                None if done.is_ok() => return Err(Status::Failure),
+                None => {}
+            }
+        }
+        done.map_err(Status::from_code)
+    }
+
     /// Every object that the library has of its own: what the attributes of the switch name, what the attributes of
     /// those name, and so on, as SONiC's `syncd/SaiDiscovery.cpp`. By type, and in that by id.
     pub fn discover(&mut self) -> Vec<(ribtide_sai::ObjectType, u64)> {
@@ -253,40 +290,8 @@ impl Sai for LibraryChip {
     }
 
     fn get(&mut self, object: ObjectType, id: &ObjectId, attrs: &mut [Attr]) -> Result<(), Status> {
-        let object = of(object)?;
-        let mut raw = Attributes::default();
-        let mut known = Vec::with_capacity(attrs.len());
-        let mut text = String::new();
-        for attr in attrs.iter() {
-            let attribute = Attribute::from_name(attr.name()).ok_or(Status::InvalidParameter)?;
-            text.clear();
-            attr.write_value(&mut text);
-            let room = attribute.read_value(&text).unwrap_or(Value::Room(0));
-            if let Err(why) = raw.push_room(attribute, &room) {
-                self.events.push(why);
-                return Err(Status::NotSupported);
-            }
-            known.push(attribute);
-        }
         let key = key(id);
-        let done = self.library.get(object, self::id(id, &key), &mut raw);
-        for ((n, attribute), attr) in known.into_iter().enumerate().zip(attrs) {
-            let value = match done {
-                Ok(()) => raw.value(n, attribute),
-                Err(_) => raw.count(n, attribute).map(Value::Count),
-            };
-            text.clear();
-            if let Some(value) = value {
-                attribute.write_value(&value, &mut text);
-            }
-            // A length in the place of a list is none of its values where these are typed.
-            match Attr::read(attr.name(), &text) {
-                Some(read) => *attr = read,
-                None if done.is_ok() => return Err(Status::Failure),
-                None => {}
-            }
-        }
-        done.map_err(Status::from_code)
+        self.read(object, self::id(id, &key), attrs)
     }
 
     fn port_states(&mut self) -> Vec<PortState> {
@@ -313,5 +318,108 @@ impl Sai for LibraryChip {
         let object = of(object)?;
         let attrs = self.attributes(attrs).map_err(Status::from_code)?;
         self.library.available(self.switch, object, &attrs).map_err(Status::from_code)
+    }
+
+    fn entry(&mut self, verb: Verb, object: ObjectType, key: &RawText, attrs: &[Attr]) -> Result<(), Status> {
+        let (object, key) = self.entry_key(object, key)?;
+        let attrs = self.attributes(attrs).map_err(Status::from_code)?;
+        let done = match verb {
+            Verb::Create => self.library.create(object, Id::Key(&key), self.switch, &attrs).map(drop),
+            Verb::Set => self.library.set(object, Id::Key(&key), &attrs),
+            Verb::Remove => self.library.remove(object, Id::Key(&key)),
+        };
+        done.map_err(Status::from_code)
+    }
+
+    fn get_entry(&mut self, object: ObjectType, key: &RawText, attrs: &mut [Attr]) -> Result<(), Status> {
+        let (_, key) = self.entry_key(object, key)?;
+        self.read(object, Id::Key(&key), attrs)
+    }
+
+    fn query(&mut self, query: &Query, _flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+        self.answer(query).unwrap_or_else(QueryReply::of)
+    }
+
+    fn own_objects(&mut self, _switch: Oid) -> Vec<(ObjectType, Oid)> {
+        let own = self.discover().into_iter().filter(|(object, _)| object.short_name() != "SWITCH");
+        own.filter_map(|(object, oid)| Some((ObjectType::from_number(object.number())?, Oid(oid)))).collect()
+    }
+
+    fn object_type(&mut self, rid: Oid) -> Option<ObjectType> {
+        ObjectType::from_number(self.library.object_type(rid.0)?.number())
+    }
+}
+
+impl LibraryChip {
+    /// The type and the key of an entry in text.
+    fn entry_key(
+        &mut self,
+        object: ObjectType,
+        key: &RawText,
+    ) -> Result<(ribtide_sai::ObjectType, Key), Status> {
+        let object = of(object)?;
+        let key = object.read_key(&key.to_string()).map_err(|why| {
+            self.events.push(why.to_string());
+            Status::InvalidParameter
+        })?;
+        Ok((object, key))
+    }
+
+    fn answer(&mut self, query: &Query) -> Result<QueryReply, Status> {
+        let named = |name: &str| Attribute::from_name(name).ok_or(Status::InvalidParameter);
+        // The number of items, where there is no room for them.
+        let longer = |field: &str, count: u32| QueryReply {
+            status: Status::BufferOverflow,
+            fields: vec![Attr::raw(field, &count.to_string())],
+        };
+        Ok(match query {
+            Query::AttributeCapability { attr, .. } => {
+                let [create, set, get] =
+                    self.library.capability(self.switch, named(attr)?).map_err(Status::from_code)?;
+                QueryReply::capability(create, set, get)
+            }
+            Query::EnumValues { attr, room, .. } => {
+                match self.library.enum_values(self.switch, named(attr)?, (*room).min(LIST_MAX as u32)) {
+                    Ok(values) => QueryReply::enum_values(&values, *room),
+                    Err((BUFFER_OVERFLOW, count)) => longer("ENUM_COUNT", count),
+                    Err((status, _)) => return Err(Status::from_code(status)),
+                }
+            }
+            // A library is not called for the least interval of polling.
+            Query::Stats { streamed: true, .. } => return Err(Status::NotSupported),
+            Query::Stats { object, room, .. } => {
+                match self.library.stats_capability(self.switch, of(*object)?, (*room).min(LIST_MAX as u32)) {
+                    Ok(stats) => {
+                        let counters: Vec<i32> = stats.iter().map(|(counter, _)| *counter as i32).collect();
+                        QueryReply::stats(&counters, *room)
+                    }
+                    Err((BUFFER_OVERFLOW, count)) => longer("STAT_COUNT", count),
+                    Err((status, _)) => return Err(Status::from_code(status)),
+                }
+            }
+            Query::Counters { object, id, counters, clear } => {
+                let object = of(*object)?;
+                let stats = object.stats().ok_or(Status::NotSupported)?;
+                let number = |name: &str| stats.number_of(name).map(|number| number as u32);
+                let numbers: Option<Vec<u32>> = counters.iter().map(|name| number(name)).collect();
+                let numbers = numbers.ok_or(Status::InvalidParameter)?;
+                if *clear {
+                    self.library.clear_stats(object, id.0, &numbers).map_err(Status::from_code)?;
+                    return Ok(QueryReply::of(Status::Success));
+                }
+                let values = self.library.stats(object, id.0, &numbers).map_err(Status::from_code)?;
+                let fields = counters.iter().zip(values);
+                QueryReply {
+                    status: Status::Success,
+                    fields: fields.map(|(name, value)| Attr::raw(name, &value.to_string())).collect(),
+                }
+            }
+            Query::FlushFdb { attrs } => {
+                let attrs = self.attributes(attrs).map_err(Status::from_code)?;
+                self.library.flush_fdb(self.switch, &attrs).map_err(Status::from_code)?;
+                QueryReply::of(Status::Success)
+            }
+            Query::Poll { .. } => return Err(Status::NotSupported),
+        })
     }
 }

@@ -13,7 +13,7 @@ const IPV4: i32 = 0;
 const IPV6: i32 = 1;
 
 /// The most items for which a read makes room. The count of a request or of a library never allocates more.
-const LIST_MAX: usize = 65_536;
+pub(crate) const LIST_MAX: usize = 65_536;
 
 /// A list's items, which C reads and writes.
 struct Buffer {

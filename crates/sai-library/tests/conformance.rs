@@ -9,7 +9,7 @@ use ribtide_sai_library::{Library, LibraryChip, notify};
 use ribtide_swss::sai::notification::PortState;
 use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
-    PacketAction, RifType, RouteEntry, Sai, Status, Verb,
+    PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
 };
 use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
 use std::path::{Path, PathBuf};
@@ -358,4 +358,55 @@ fn notifications_of_a_library_arrive_and_coalesce() {
     let own = chip.discover();
     let count = |name: &str| own.iter().filter(|(object, _)| object.short_name() == name).count();
     assert_eq!((count("SWITCH"), count("PORT"), count("VIRTUAL_ROUTER"), own.len()), (1, 5, 1, 7));
+}
+
+/// Objects, entries and queries outside of the route path are text.
+#[test]
+fn entries_and_queries_of_text_reach_a_library() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut chip) = library(ROOMY) else { return };
+    let mut start = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
+    assert_eq!(chip.one(Verb::Create, ObjectType::Switch, &mut start), Status::Success);
+    let switch = start.id.oid().unwrap();
+    let of = |name: &str| ObjectType::from_name(name).unwrap();
+    let (vlan, fdb) = (of("SAI_OBJECT_TYPE_VLAN"), of("SAI_OBJECT_TYPE_FDB_ENTRY"));
+    let mut item = Item::new(Oid::NULL, [Attr::raw("SAI_VLAN_ATTR_VLAN_ID", "100")]);
+    assert_eq!(chip.one(Verb::Create, vlan, &mut item), Status::Success);
+    let bv = item.id.oid().unwrap();
+    assert_eq!(chip.object_type(bv), Some(vlan));
+
+    let key =
+        RawText::read(&format!(r#"{{"bvid":"{bv}","mac":"02:00:00:00:00:01","switch_id":"{switch}"}}"#));
+    let kind = Attr::raw("SAI_FDB_ENTRY_ATTR_TYPE", "SAI_FDB_ENTRY_TYPE_STATIC");
+    assert_eq!(chip.entry(Verb::Create, fdb, &key, &[kind.clone()]), Ok(()));
+    assert_eq!(chip.entry(Verb::Create, fdb, &key, &[kind.clone()]), Err(Status::ItemAlreadyExists));
+    let action = Attr::raw("SAI_FDB_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP");
+    assert_eq!(chip.entry(Verb::Set, fdb, &key, &[action]), Ok(()));
+    let mut read = [kind.clone(), Attr::raw("SAI_FDB_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_FORWARD")];
+    assert_eq!(chip.get_entry(fdb, &key, &mut read), Ok(()));
+    assert_eq!(read.map(|attr| attr.value()), ["SAI_FDB_ENTRY_TYPE_STATIC", "SAI_PACKET_ACTION_DROP"]);
+    let no_key = RawText::read("{}");
+    assert_eq!(chip.entry(Verb::Remove, fdb, &no_key, &[]), Err(Status::InvalidParameter));
+    assert_eq!(chip.take_events(), ["the key of a SAI_OBJECT_TYPE_FDB_ENTRY has no member switch_id"]);
+
+    let mut flushed = Vec::new();
+    let mut query = |query: Query| {
+        let reply = chip.query(&query, &mut flushed);
+        let fields = reply.fields.iter().map(|field| format!("{}={}", field.name(), field.value()));
+        (reply.status, fields.collect::<Vec<_>>())
+    };
+    let attr = || "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION".into();
+    let route = of("SAI_OBJECT_TYPE_ROUTE_ENTRY");
+    let (status, fields) = query(Query::AttributeCapability { object: route, attr: attr() });
+    assert_eq!(status, Status::Success);
+    assert_eq!(fields, ["CREATE_IMPLEMENTED=true", "SET_IMPLEMENTED=true", "GET_IMPLEMENTED=true"]);
+    let (status, fields) = query(Query::EnumValues { object: route, attr: attr(), room: 2 });
+    assert_eq!((status, fields), (Status::BufferOverflow, vec!["ENUM_COUNT=3".to_owned()]));
+    assert_eq!(query(Query::FlushFdb { attrs: Default::default() }), (Status::Success, vec![]));
+    assert_eq!(chip.entry(Verb::Remove, fdb, &key, &[]), Err(Status::ItemNotFound));
+
+    // Eight ports, the CPU port, the virtual router; the VLAN is of no attribute of these.
+    let own = chip.own_objects(switch);
+    assert_eq!(own.len(), 10, "{own:?}");
+    assert!(own.is_sorted() && own.iter().all(|(object, _)| *object != ObjectType::Switch));
 }
