@@ -477,6 +477,11 @@ mod tests {
         assert_eq!(progress.generation(), 1);
     }
 
+    /// A caller that may wait while the test looks.
+    fn on_a_thread(body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+        std::thread::spawn(body)
+    }
+
     #[test]
     fn low_priority_table_with_full_queue_blocks_its_caller() {
         let rings = Rings::default();
@@ -485,7 +490,7 @@ mod tests {
         let mut table =
             WriteBehind::low_priority(Slow { turns, written }, LagBound::rows(3000), &rings).unwrap();
         let (done, noted) = rings.bounded("done", 100);
-        let caller = std::thread::spawn(move || {
+        let caller = on_a_thread(move || {
             for n in 0..40 {
                 let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
                 let changes: Vec<_> = (0..1000).map(|i| Change::del(key(i))).collect();
@@ -516,7 +521,7 @@ mod tests {
         let mut table = WriteBehind::low_priority(Slow { turns, written }, bound, &rings).unwrap();
         assert!(table.is_in_bound());
         let (done, noted) = rings.bounded("done", 2000);
-        let caller = std::thread::spawn(move || {
+        let caller = on_a_thread(move || {
             for n in 0..100u32 {
                 let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
                 table.enqueue((0..100).map(|i| Change::<DefaultRouteRow>::del(key(i)))).unwrap();

@@ -408,7 +408,7 @@ fn configured_failures_happen() {
     let (_, failed) = bulk(&mut bench, Verb::Set, 0..100);
     assert!((1..30).contains(&failed.len()), "{failed:?}");
     assert_eq!(bulk(&mut bench, Verb::Set, 0..100).1, failed);
-    assert_eq!(bulk(&mut bench, Verb::Remove, 0..100).1, []);
+    assert!(bulk(&mut bench, Verb::Remove, 0..100).1.is_empty());
     assert_eq!(bulk(&mut bench, Verb::Create, 0..100).1, failed);
     // A table that becomes smaller than its contents.
     bench.chip.behave([("fail-rate", "0"), ("ipv4-routes", "50")]).unwrap();

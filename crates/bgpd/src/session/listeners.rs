@@ -38,23 +38,24 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens on these addresses.
+    /// Listens on these addresses, unless another run has handed over its sockets.
     ///
     /// # Errors
-    /// An address cannot be bound, as a sentence.
-    pub(super) fn open(addresses: &[SocketAddr], keys: &Keys, poll: &Poll) -> io::Result<Listeners> {
+    /// An address cannot be bound, as a sentence; or the system has no room for another watch.
+    pub(super) fn open(
+        addresses: &[SocketAddr],
+        keys: &Keys,
+        handed: Option<HandedOverListeners>,
+        poll: &Poll,
+    ) -> io::Result<Listeners> {
         let mut listeners = Listeners::default();
-        places(addresses).try_for_each(|place| listeners.add(place, keys, poll))?;
-        Ok(listeners)
-    }
-
-    /// Takes over the sockets of another run.
-    ///
-    /// # Errors
-    /// The system has no room for another watch.
-    pub(super) fn take_over(handed: HandedOverListeners, poll: &Poll) -> io::Result<Listeners> {
-        let mut listeners = Listeners::default();
-        handed.0.into_iter().try_for_each(|(place, listener)| listeners.insert(place, listener, poll))?;
+        match handed {
+            Some(handed) => handed
+                .0
+                .into_iter()
+                .try_for_each(|(place, listener)| listeners.insert(place, listener, poll))?,
+            None => places(addresses).try_for_each(|place| listeners.add(place, keys, poll))?,
+        }
         Ok(listeners)
     }
 
@@ -161,7 +162,7 @@ mod tests {
         let poll = Poll::new().unwrap();
         let keys = Keys::default();
         let (one, two) = (on("127.0.0.1:0"), on("127.0.0.2:0"));
-        let mut listeners = Listeners::open(&[one], &keys, &poll).unwrap();
+        let mut listeners = Listeners::open(&[one], &keys, None, &poll).unwrap();
         let [first] = listeners.addresses()[..] else { panic!() };
         // A connection that waits to be accepted is not lost.
         let _waits = TcpStream::connect(first).unwrap();
@@ -183,13 +184,13 @@ mod tests {
     fn sockets_of_another_run_lose_no_connection() {
         let (poll, next) = (Poll::new().unwrap(), Poll::new().unwrap());
         let keys = Keys::default();
-        let mut listeners = Listeners::open(&[on("127.0.0.1:0")], &keys, &poll).unwrap();
+        let mut listeners = Listeners::open(&[on("127.0.0.1:0")], &keys, None, &poll).unwrap();
         let [address] = listeners.addresses()[..] else { panic!() };
         let _waits = TcpStream::connect(address).unwrap();
         let handed = listeners.hand_over(&poll).unwrap();
         assert!(listeners.addresses().is_empty());
         let _waits_too = TcpStream::connect(address).unwrap();
-        let mut taken = Listeners::take_over(handed, &next).unwrap();
+        let mut taken = Listeners::open(&[], &keys, Some(handed), &next).unwrap();
         assert_eq!(taken.addresses(), [address]);
         for _ in 0..2 {
             assert!(taken.get(0).unwrap().accept().is_ok());
@@ -206,7 +207,7 @@ mod tests {
         let keys = Keys::default();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (all, one) = (on(&format!("[::]:{port}")), on(&format!("127.0.0.1:{port}")));
-        let mut listeners = Listeners::open(&[all], &keys, &poll).unwrap();
+        let mut listeners = Listeners::open(&[all], &keys, None, &poll).unwrap();
         assert!(listeners.change(&[one], &keys, &poll).unwrap());
         assert_eq!(listeners.addresses(), [one]);
         assert!(listeners.change(&[all], &keys, &poll).unwrap());

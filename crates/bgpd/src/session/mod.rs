@@ -172,10 +172,7 @@ impl SessionsBuilder {
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
-        let listeners = match handed {
-            Some(handed) => Listeners::take_over(handed, &poll)?,
-            None => Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?,
-        };
+        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), handed, &poll)?;
         let (writes, reports, shard_news, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
