@@ -273,8 +273,13 @@ static sai_status_t change(sai_object_type_t type, const void *key, size_t size,
     }
     *at = keep(type, attr);
     refer(type, at, 1);
-    if (type == TYPE_PORT && attr->id == ATTR_PORT_ADMIN_STATE)
+    if (type == TYPE_PORT && attr->id == ATTR_PORT_ADMIN_STATE) {
+        /* A cable is always in. */
+        sai_attribute_t *oper = attr_of(object, ATTR_PORT_OPER_STATUS);
+        if (oper)
+            oper->value.s32 = attr->value.booldata ? 1 : 2;
         port_state(*(const sai_object_id_t *)key, attr->value.booldata);
+    }
     if (type == TYPE_FDB_ENTRY)
         fdb_event(key, 2, object);
     return SUCCESS;
