@@ -339,7 +339,7 @@ def bench(folder, *words):
 
 def test_every_combination_of_the_bench(folder):
     """Each combination of the three, on Redis servers that ribtide starts, one or several."""
-    assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 14
+    assert len(bench(folder, "route-download", "--routes", "3000")[0]) == 16
     columns = ",".join(f"column-{n}" for n in range(10))
     assert len(bench(folder, "route-download", "--routes", "3000", "--family", "both", "--next-hops", "2", "--dut", columns)[0]) == 10
 

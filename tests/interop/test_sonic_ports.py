@@ -139,11 +139,13 @@ def test_lags_vlans_and_sub_interfaces(host, transport, monkeypatch):
         settled(look, 60, 0.1)
     forwards("30.0.0.0/24", [(FIRST, "eth1"), ("10.8.0.2", "eth3+eth4")])
     forwards("30.1.0.0/24", all_of)
-    # ASIC_DB, checked: every object that is named exists.
+    # ASIC_DB, checked: every object that is named exists. The switch has VLAN 1 with all ports, and a bridge port of each, itself.
     chip = sonic.chip()
     kinds = ("LAG", "LAG_MEMBER", "VLAN", "VLAN_MEMBER", "BRIDGE_PORT")
-    assert [len(chip.objects[kind]) for kind in kinds] == [1, 2, 1, 1, 1]
-    [member] = chip.objects["VLAN_MEMBER"].values()
+    its_own = [0, 0, 1, 6, 6]
+    assert [len(chip.objects[kind]) for kind in kinds] == [sum(both) for both in zip(its_own, [1, 2, 1, 1, 1])]
+    [vlan] = [name for name, fields in chip.objects["VLAN"].items() if fields.get("SAI_VLAN_ATTR_VLAN_ID") == "10"]
+    [member] = [fields for fields in chip.objects["VLAN_MEMBER"].values() if fields.get("SAI_VLAN_MEMBER_ATTR_VLAN_ID") == vlan]
     assert member["SAI_VLAN_MEMBER_ATTR_VLAN_TAGGING_MODE"] == "SAI_VLAN_TAGGING_MODE_UNTAGGED"
     check = [binary(), "route-check", "--sonic", "--database-config", sonic.redis.config, "--syncd", f"{host.folder}/syncd.sock"]
 
@@ -178,7 +180,7 @@ def test_lags_vlans_and_sub_interfaces(host, transport, monkeypatch):
 
     def nothing_left():
         objects = sonic.chip().objects
-        assert [len(objects[kind]) for kind in kinds] == [0] * len(kinds)
+        assert [len(objects[kind]) for kind in kinds] == its_own
         # Those of the two ports of the harness.
         assert len(objects["ROUTER_INTERFACE"]) == 2
     settled(nothing_left, 60, 0.5)
