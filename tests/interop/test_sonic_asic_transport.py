@@ -270,7 +270,7 @@ def test_syncd_for_a_client_that_waits_for_nothing(host):
     queue.send(SWITCH, '["OBJECT_TYPE","SAI_OBJECT_TYPE_PORT","ATTR_ID","SAI_PORT_ATTR_FEC_MODE"]', "Sattribute_capability_query")
     status, _, op = queue.reply()
     assert (status, op) == ("SAI_STATUS_SUCCESS", "Sattribute_capability_response")
-    queue.send("SAI_OBJECT_TYPE_HASH:oid:0x1", "[]", "Screate")
+    queue.send("SAI_OBJECT_TYPE_HASH:oid:0x1c000000000abc", "[]", "Screate")
     assert queue.reply() is None
     assert sonic.setting("syncd", "synchronous_mode")["active"] == "redis_async, and no request is answered"
     queue.send("INIT_VIEW", '["RIBTIDE_ANSWERS","7"]', "Snotify")
