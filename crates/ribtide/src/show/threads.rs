@@ -194,7 +194,7 @@ mod tests {
         assert!(
             text.ends_with(
                 "\n\nDaemon     Table that is not programmed  Rows  One of them  Why\n\
-                 orchagent  APPL_DB VNET_TABLE              3  Vnet1        it stays\n"
+                 orchagent  APPL_DB VNET_TABLE               3  Vnet1        it stays\n"
             ),
             "{text}"
         );

@@ -1,7 +1,7 @@
 //! The virtual switch behind a seam in which requests fail.
 
 use ribtide_swss::sai::notification::PortState;
-use ribtide_swss::sai::{Attr, Audit, ErrorMode, Item, ObjectId, ObjectType, Sai, Status, Verb};
+use ribtide_swss::sai::{Attr, Audit, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb};
 use ribtide_vswitch::VirtualSwitch;
 
 /// A refusal of the next requests of one kind.
@@ -103,6 +103,14 @@ impl Sai for Chip {
 
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
         self.switch.available(object, attrs)
+    }
+
+    fn own_objects(&mut self, switch: Oid) -> Vec<(ObjectType, Oid)> {
+        self.switch.own_objects(switch)
+    }
+
+    fn object_type(&mut self, rid: Oid) -> Option<ObjectType> {
+        self.switch.object_type(rid)
     }
 }
 

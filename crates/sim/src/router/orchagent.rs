@@ -281,8 +281,12 @@ impl Orchagent {
         self.describe_lag();
     }
 
-    /// The link of a member of the LAG changes. Returns whether it did.
+    /// The link of a member of the LAG changes. Returns whether it did. The last one stays: with it the LAG's interface
+    /// goes down, which the RIB manager hears, as of any interface.
     pub(crate) fn member_link(&mut self, member: usize, up: bool) -> bool {
+        if !up && !self.member_links[1 - member] {
+            return false;
+        }
         let changed = std::mem::replace(&mut self.member_links[member], up) != up;
         self.set_links();
         changed
