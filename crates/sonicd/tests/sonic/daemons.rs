@@ -71,9 +71,9 @@ fn routes_reach_the_chip_and_leave_it() {
     }
     eventually("the routes to go", || {
         let rows = asic.keys();
-        (!rows
-            .iter()
-            .any(|key| key.contains("\"10.1.0.0/16\"") || key.contains("GROUP") || key.contains("\"10.3.")))
+        (!rows.iter().any(|key| {
+            key.contains("\"10.1.0.0/16\"") || key.contains("NEXT_HOP_GROUP") || key.contains("\"10.3.")
+        }))
         .then_some(())
     });
     assert_eq!(bench.query("lookup 10.1.2.3")["prefix"], "0.0.0.0/0");
