@@ -76,6 +76,8 @@ pub enum BesideEvent {
     /// syncd refused a request with which ribtide made room for the client, or put its routes in
     /// again: the request, and the status.
     Failed(String, Status),
+    /// A notification of link states cannot be read, for this reason: the states may be old.
+    UnreadableLinks(String),
     /// The counter of object ids gave none: nothing can go on.
     Fatal(String),
 }
@@ -97,6 +99,9 @@ impl std::fmt::Display for BesideEvent {
                 write!(f, "SONiC's orchagent may not remove {what} while routes use it; it tries again")
             }
             BesideEvent::Failed(what, status) => write!(f, "syncd refused {what}: {}", status.name()),
+            BesideEvent::UnreadableLinks(why) => {
+                write!(f, "a notification of link states by syncd cannot be read, so they may be old: {why}")
+            }
             BesideEvent::Fatal(what) => f.write_str(what),
         }
     }
@@ -308,21 +313,6 @@ impl Beside {
     /// Whether there are LAGs.
     pub fn has_lags(&self) -> bool {
         self.learned.lags().next().is_some()
-    }
-
-    /// How many requests wait here or at syncd.
-    pub fn backlog(&self) -> usize {
-        self.requests.len() + self.waiting.len() + self.program.len() + self.sent.len()
-    }
-
-    /// Requests at syncd.
-    pub fn in_flight(&self) -> usize {
-        self.sent.len()
-    }
-
-    /// Routes and labels that ribtide has put into the chip.
-    pub fn entries(&self) -> usize {
-        self.own.routes.len() + self.own.labels.len() - self.own.suspended
     }
 
     /// Sends what can be sent: the program, then the client's request, then one of ribtide's

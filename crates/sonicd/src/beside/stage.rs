@@ -52,6 +52,8 @@ const LEARNED: [&str; 11] = [
     "NEXT_HOP_GROUP",
     "NEXT_HOP_GROUP_MEMBER",
 ];
+/// Rows of ASIC_DB that one round trip reads.
+const KEYS_PER_READ: usize = 1000;
 /// The list in ASIC_DB of the object ids that ribtide took: `FIRST-LAST`, both counted.
 const VIDS: &str = "RIBTIDE_VIDS";
 const SWITCH_KEY: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
@@ -356,9 +358,12 @@ impl Stage {
                 keys.extend_from_slice(names);
                 Ok(())
             })?;
-            for key in keys {
-                let fields = asic.query(&["HGETALL", &key])?.into_pairs();
-                self.beside.found(key.strip_prefix("ASIC_STATE:").unwrap_or(&key), fields);
+            // Many keys to a round trip: a table has a key for each route.
+            for keys in keys.chunks(KEYS_PER_READ) {
+                let replies = asic.query_all(keys.iter().map(|key| ["HGETALL", key.as_str()]))?;
+                for (key, reply) in keys.iter().zip(replies) {
+                    self.beside.found(key.strip_prefix("ASIC_STATE:").unwrap_or(key), reply.into_pairs());
+                }
             }
         }
         self.names.look_up(&mut self.beside, &mut self.out)?;

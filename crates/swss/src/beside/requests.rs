@@ -110,7 +110,7 @@ impl Beside {
             }
             ObjectType::NextHop => match verb {
                 Verb::Remove if self.own.stand_in(oid).is_some() => {
-                    self.release(oid, out);
+                    self.release(oid);
                     Decision::Here(Status::Success)
                 }
                 Verb::Create if !item.attrs.contains(&Attr::NextHopKind(NextHopType::Mpls)) => {
@@ -121,7 +121,7 @@ impl Beside {
             ObjectType::NextHopGroup | ObjectType::NextHopGroupMember => self.translated(item),
             ObjectType::RouteEntry => self.route_request(verb, item, out),
             ObjectType::InsegEntry => self.label_request(verb, item, out),
-            #[allow(unreachable_patterns)]
+            // Its orchagent requests no others here.
             _ => Decision::Here(Status::NotSupported),
         }
     }
@@ -139,7 +139,7 @@ impl Beside {
         match verb {
             Verb::Set => return done,
             Verb::Remove => {
-                self.release(oid, out);
+                self.release(oid);
                 return done;
             }
             Verb::Create => {}
@@ -201,11 +201,11 @@ impl Beside {
     }
 
     /// Removes a stand-in: nothing of ribtide uses the object any more.
-    fn release(&mut self, oid: Oid, out: &mut BesideOut) {
+    fn release(&mut self, oid: Oid) {
         self.refused.remove(&oid);
         let Some(gone) = self.own.remove(oid) else { return };
         if let Some(real) = gone.real {
-            self.remove_carried(real, out);
+            self.remove_carried(real);
         }
     }
 

@@ -5,10 +5,10 @@
 
 use super::learned::{Learned, Lesson};
 use super::own::StandsFor;
-use super::{Beside, BesideOut, LearnedRow};
-use crate::json;
+use super::{Beside, BesideEvent, BesideOut, LearnedRow};
 use crate::row::{Change, IntfKey, IntfRow, Mac, Name, NeighKey, NeighRow, PortKey, PortRow, VrfRow};
-use crate::sai::Oid;
+use crate::sai::notification::read_port_state_change;
+use crate::sai::{Oid, OperStatus};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -268,21 +268,16 @@ impl Beside {
         }
     }
 
-    /// Takes in link states of a notification: `["port_state_change", "[{\"port_id\":…}]"]`
-    /// (sonic-sairedis, `meta/sai_serialize.cpp`).
+    /// Takes in the link states of a notification.
     pub(super) fn link_states(&mut self, text: &str, out: &mut BesideOut) {
-        let Some(strings) = json::read_strings(text) else { return };
-        let Some(at) = strings.iter().position(|string| string == "port_state_change") else { return };
-        let Some(data) = strings.get(at + 1) else { return };
-        for state in data.split("},{") {
-            let get = |name: &str| {
-                let (_, rest) = state.split_once(&format!("\"{name}\":\""))?;
-                rest.split('"').next()
-            };
-            let port = get("port_id").and_then(crate::sai::text::read_oid);
-            if let (Some(port), Some(state)) = (port, get("port_state")) {
-                self.link_state(port, state == "SAI_PORT_OPER_STATUS_UP", out);
+        match read_port_state_change(text) {
+            Some(Ok(states)) => {
+                for state in states {
+                    self.link_state(state.port, state.status == OperStatus::Up, out);
+                }
             }
+            Some(Err(why)) => out.events.push(BesideEvent::UnreadableLinks(why.to_string())),
+            None => {}
         }
     }
 

@@ -398,7 +398,7 @@ impl Beside {
                     StandsFor::Router(_) => {}
                     _ => self.retarget(oid, out),
                 }
-                self.remove_carried(was, out);
+                self.remove_carried(was);
             }
             _ => {}
         }
@@ -460,7 +460,7 @@ impl Beside {
     }
 
     /// Removes an object that was carried over, and that nothing of ribtide uses any more.
-    pub(super) fn remove_carried(&mut self, oid: Oid, _out: &mut BesideOut) {
+    pub(super) fn remove_carried(&mut self, oid: Oid) {
         if !self.is_carried(oid) {
             return;
         }

@@ -294,8 +294,7 @@ impl Objects {
         }
         let interface = |id: u32| {
             let on = self.ports.requester_of(self.interfaces.lies_on(id));
-            let mut requesters = [Some(Requester::Interface(id)), on].into_iter().flatten();
-            requesters.find(|requester| outbox.back_off.holds(requester))
+            [Requester::Interface(id), on].into_iter().find(|requester| outbox.back_off.holds(requester))
         };
         let hop = |hop: u32| {
             let below = self.neighbors.below(hop).map(Requester::Neighbor);

@@ -212,11 +212,11 @@ impl Ports {
     }
 
     /// Who requests the object behind the name of an interface.
-    pub(in crate::orch) fn requester_of(&self, name: &Name) -> Option<Requester> {
-        Some(match self.ports.contains_key(name) {
+    pub(in crate::orch) fn requester_of(&self, name: &Name) -> Requester {
+        match self.ports.contains_key(name) {
             true => Requester::Port(name.clone()),
             false => Requester::PortObject(PortObjects::of_name(name)),
-        })
+        }
     }
 
     /// The MAC address of router interfaces on a VLAN.
