@@ -304,7 +304,7 @@ impl<S: Sai> Syncd<S> {
                     false => SaiReply::one(id, statuses.first().copied().unwrap_or(Status::Failure)),
                 }
             }
-            SaiCall::GetEntry { object, key, attrs } => match self.get_entry(object, key, attrs) {
+            SaiCall::GetEntry { object, key, attrs } => match self.get_entry(object, key, attrs, out) {
                 Ok(values) => SaiReply { values, ..SaiReply::one(id, Status::Success) },
                 Err(status) => SaiReply::one(id, status),
             },
@@ -347,6 +347,29 @@ impl<S: Sai> Syncd<S> {
                     statuses[place] = status;
                 }
                 out.replies.push(SaiReply::bulk(id, statuses));
+            }
+            SaiCall::Entries { verb, object, items, bulk } => {
+                let entries = store.entries();
+                let done: Vec<bool> = items
+                    .iter()
+                    .map(|item| {
+                        let exists = entries.contains_key(&(object, item.key.clone()));
+                        verb == Verb::Create && exists || verb == Verb::Remove && !exists
+                    })
+                    .collect();
+                let rules = self.validation.covers(bulk);
+                let statuses: Vec<Status> = items
+                    .into_iter()
+                    .zip(done)
+                    .map(|(item, done)| match done {
+                        true => Status::Success,
+                        false => self.entry(verb, object, item, rules, out),
+                    })
+                    .collect();
+                out.replies.push(match bulk {
+                    true => SaiReply::bulk(id, statuses),
+                    false => SaiReply::one(id, statuses.first().copied().unwrap_or(Status::Failure)),
+                });
             }
             call => self.handle(SaiRequest { id, call }, out),
         }

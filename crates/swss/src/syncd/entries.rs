@@ -20,7 +20,7 @@ impl<S: Sai> Syncd<S> {
         items.into_iter().map(|item| self.entry(verb, object, item, rules, out)).collect()
     }
 
-    fn entry(
+    pub(super) fn entry(
         &mut self,
         verb: Verb,
         object: ObjectType,
@@ -107,6 +107,7 @@ impl<S: Sai> Syncd<S> {
         object: ObjectType,
         key: RawText,
         mut attrs: Vec<Attr>,
+        out: &mut SyncdOut,
     ) -> Result<Vec<Attr>, Status> {
         if self.view.is_some() {
             // As SONiC's syncd: the caller knows what it requested.
@@ -114,9 +115,7 @@ impl<S: Sai> Syncd<S> {
         }
         let key = in_numbers(&key, &|vid| self.rid(vid)).ok_or(Status::InvalidObjectId)?;
         self.chip.get_entry(object, &key, &mut attrs)?;
-        for oid in attrs.iter_mut().flat_map(|attr| attr.oids_mut()) {
-            *oid = self.vid(*oid).unwrap_or(Oid::NULL);
-        }
+        self.name_found(&mut attrs, out);
         Ok(attrs)
     }
 
@@ -147,11 +146,6 @@ impl<S: Sai> Syncd<S> {
         for ((object, key), attrs) in self.store.entries() {
             each(*object, key, attrs);
         }
-    }
-
-    /// The attributes that an entry was given, in VIDs; `None` when the chip has no such entry.
-    pub fn entry_attrs(&self, object: ObjectType, key: &RawText) -> Option<&[Attr]> {
-        self.store.entries().get(&(object, key.clone())).map(|attrs| attrs.as_slice())
     }
 
     /// Takes in entries of a chip that kept forwarding while no syncd ran.

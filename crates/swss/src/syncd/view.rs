@@ -8,6 +8,7 @@
 //! failure.
 
 use super::entries::in_numbers;
+use super::is_missing;
 use super::{AsicChange, Store, Syncd, SyncdOut, order};
 use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RawText, SWITCH, Sai, Status, Verb,
@@ -611,9 +612,22 @@ impl<S: Sai> Syncd<S> {
         // Of other steps it was the chip's key when the step was made.
         let key = if step.verb == Verb::Create { in_numbers(key, &rid_of) } else { Some(key.clone()) };
         let Some((key, attrs)) = key.zip(translated(&step.attrs, &rid_of)) else { return Some(step) };
-        if let Err(status) = self.chip.entry(step.verb, step.object, &key, &attrs) {
-            out.events.push(format!("{:?} of a {}: {}", step.verb, step.object.name(), status.name()));
-            return Some(step);
+        let mut done = self.chip.entry(step.verb, step.object, &key, &attrs);
+        if step.verb == Verb::Create && done == Err(Status::ItemAlreadyExists) {
+            // Another program made it.
+            done = self
+                .chip
+                .entry(Verb::Remove, step.object, &key, &[])
+                .and_then(|()| self.chip.entry(step.verb, step.object, &key, &attrs));
+        }
+        match done {
+            Ok(()) => {}
+            // Another program removed it, or it aged out.
+            Err(status) if step.verb == Verb::Remove && is_missing(status) => {}
+            Err(status) => {
+                out.events.push(format!("{:?} of a {}: {}", step.verb, step.object.name(), status.name()));
+                return Some(step);
+            }
         }
         let entries = view.actual.entries_mut();
         match step.verb {
