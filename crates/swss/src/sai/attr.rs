@@ -227,6 +227,18 @@ macro_rules! attributes {
 }
 
 attributes! {
+    // Names are compared in this order: those that come with each route first.
+    /// The action of a route. Default: forward.
+    RoutePacketAction(PacketAction) = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
+    /// The target of a route: a next hop, a group, a router interface, or the CPU port. Default:
+    /// null.
+    RouteNextHop(Oid) = "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID";
+    /// The action of a label. Default: forward.
+    InsegPacketAction(PacketAction) = "SAI_INSEG_ENTRY_ATTR_PACKET_ACTION";
+    /// The target of a label: a next hop, a group or a router interface. Default: null.
+    InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
+    /// The number of labels to pop. Default: 1.
+    InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
     /// Initializes the chip.
     SwitchInit(bool) = "SAI_SWITCH_ATTR_INIT_SWITCH";
     /// The MAC address of the router.
@@ -341,17 +353,6 @@ attributes! {
     MemberWeight(u32) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_WEIGHT";
     /// The position of a member in an ordered group, from 1.
     MemberSequence(u32) = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_SEQUENCE_ID";
-    /// The action of a route. Default: forward.
-    RoutePacketAction(PacketAction) = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
-    /// The target of a route: a next hop, a group, a router interface, or the CPU port. Default:
-    /// null.
-    RouteNextHop(Oid) = "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID";
-    /// The action of a label. Default: forward.
-    InsegPacketAction(PacketAction) = "SAI_INSEG_ENTRY_ATTR_PACKET_ACTION";
-    /// The target of a label: a next hop, a group or a router interface. Default: null.
-    InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
-    /// The number of labels to pop. Default: 1.
-    InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
     /// Not an attribute of an object: the reply to
     /// [`SaiCall::Available`](super::SaiCall::Available).
     ObjectCount(u64) = "OBJECT_COUNT";
