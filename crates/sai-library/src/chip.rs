@@ -32,11 +32,6 @@ impl LibraryChip {
         LibraryChip { library, switch: 0, events: Vec::new(), ports: BTreeMap::new(), all_ports: false }
     }
 
-    /// The library.
-    pub fn library(&self) -> &Library {
-        &self.library
-    }
-
     /// Takes the sentences for the log.
     pub fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
@@ -304,6 +299,8 @@ impl Sai for LibraryChip {
         let status = |state| match state {
             1 => OperStatus::Up,
             2 => OperStatus::Down,
+            3 => OperStatus::Testing,
+            4 => OperStatus::NotPresent,
             _ => OperStatus::Unknown,
         };
         let states = std::mem::take(&mut self.ports).into_iter();

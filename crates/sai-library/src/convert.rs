@@ -287,11 +287,8 @@ impl Attributes {
             }
             (T::Json, Value::Json(bytes)) => Union5::of(self.list(bytes)),
             (T::PoePortPowerConsumption, Value::Poe(consumption)) => Union5::of(poe(consumption)),
-            (T::NatEntryData, Value::Nat(key, mask)) => {
-                // Larger than the union of attributes: it is a member of keys only.
-                let _ = (key, mask);
-                return None;
-            }
+            // Larger than the union of attributes: it is a member of keys only.
+            (T::NatEntryData, Value::Nat(..)) => return None,
             (kind, value) => Union5::of(self.encode_small(kind, value)?),
         })
     }

@@ -133,8 +133,8 @@ impl Library {
     /// an earlier one may end before a function that is called.
     ///
     /// # Errors
-    /// A sentence: the file is missing or no library, a function is missing, the version is another, or it refuses to
-    /// initialize.
+    /// A sentence: the file is missing or no library, a function is missing, the version is another, the profile has a
+    /// NUL, or it refuses to initialize.
     pub fn open(path: &Path, profile: &[(String, String)]) -> Result<Library, LoadError> {
         let name = path.display().to_string();
         let fail = |what: String| LoadError(format!("the SAI library {name} {what}"));
@@ -183,7 +183,8 @@ impl Library {
                 known[1]
             )));
         }
-        profile::set(profile);
+        profile::set(profile)
+            .map_err(|why| fail(format!("cannot be given its profile, the file of -p: {why}")))?;
         #[expect(unsafe_code, reason = "a function of C")]
         // SAFETY: the table of services is static, as are its functions.
         let status = unsafe { initialize(0, profile::SERVICES.as_ptr()) };

@@ -31,14 +31,18 @@ impl Services {
     }
 }
 
-/// Sets the profile of the process. A pair with a NUL is left out: C could not read it.
-pub(crate) fn set(pairs: &[(String, String)]) {
-    let c = |text: &str| CString::new(text).ok();
-    let pairs = pairs.iter().filter_map(|(key, value)| Some((c(key)?, c(value)?))).collect();
+/// Sets the profile of the process.
+///
+/// # Errors
+/// A sentence: a pair has a NUL, so C could not read it. The profile stays as it was.
+pub(crate) fn set(pairs: &[(String, String)]) -> Result<(), String> {
+    let c = |text: &str| CString::new(text).map_err(|_| format!("{text:?} has a NUL, which C cannot read"));
+    let pairs = pairs.iter().map(|(key, value)| Ok((c(key)?, c(value)?))).collect::<Result<_, String>>()?;
     // Texts that a library was given stay where they are for as long as it may read them.
     let former = std::mem::replace(&mut *PROFILE.lock().unwrap_or_else(PoisonError::into_inner), pairs);
     std::mem::forget(former);
     NEXT.store(0, Ordering::Relaxed);
+    Ok(())
 }
 
 /// `sai_profile_get_value_fn`

@@ -1,4 +1,5 @@
 //! Values whose text is JSON. Members are in the order of their names, without blanks, as sairedis writes them.
+//! Writing to a string cannot fail.
 
 use crate::value::{AclResource, Latch, NatKey, Poe, QosParams, Shape, SystemPort, number_of, write_number};
 use crate::{Enum, Value, ValueType};

@@ -1,7 +1,7 @@
 //! Values of attributes and of members of keys, and their text in sairedis.
 //!
 //! The text is that of sonic-sairedis (`meta/SaiSerialize.cpp`), in ASIC_DB, in requests and in replies. Types without
-//! a text there have none here: [`Value::read`] refuses them.
+//! a text there have none here: [`Value::read`] refuses them. Writing to a string cannot fail.
 
 use crate::{Attribute, Enum, KeyMember, ValueType, json};
 use std::fmt::{self, Write};
