@@ -218,8 +218,12 @@ impl Reloader {
             }
         };
         let begins_again = fib_begins || fib_ends;
-        if let (true, Some(bgp)) = (begins_again, &former.bgp) {
-            self.end_bgp(bgp, &new)?;
+        if let (true, Some(bgp)) = (begins_again, &former.bgp)
+            && let Err(e) = self.end_bgp(bgp, &new)
+        {
+            drop(listeners);
+            self.listen_again(bgp);
+            return Err(e);
         }
         if fib_ends {
             self.remove_other_dataplanes(&mut dataplanes, &new);
@@ -447,6 +451,19 @@ impl Reloader {
             let _ = self.bind_others(former);
         }
         handed.map(Some).map_err(NotReloaded::Bgp)
+    }
+
+    /// Has a BGP that did not end bind its addresses again, after it has handed over its sockets.
+    fn listen_again(&self, former: &BgpConfig) {
+        let Some(running) = self.router.bgp.get() else { return };
+        let former = former.clone();
+        let bound = running.sessions.wait(move |sessions| sessions.reconfigure(&former));
+        let why = match bound {
+            Ok(Ok(_)) => return,
+            Ok(Err(why)) => why,
+            Err(e) => e.to_string(),
+        };
+        tracing::error!(target: target::BGP, reason = %why, "BGP goes on and accepts no connections; reload again");
     }
 
     /// Binds the addresses of a BGP that begins, of the API and of BFD.

@@ -160,7 +160,7 @@ impl Sessions {
     /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
     pub fn hand_over_listeners(&mut self, bgp: &BgpConfig) -> Result<HandedOverListeners, String> {
         self.listen(bgp)?;
-        self.listeners.hand_over(&self.poll).map_err(|e| e.to_string())
+        Ok(self.listeners.hand_over(&self.poll))
     }
 
     /// Changes the keys and addresses of the listening sockets.
