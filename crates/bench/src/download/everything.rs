@@ -27,7 +27,11 @@ pub enum Transports {
     ZmqRedis,
     /// ZeroMQ to orchagent and to syncd
     Zmq,
-    /// The same, but orchagent waits for each reply of syncd
+    /// The same, with databases that are written with low priority while routes come, whatever their age
+    ZmqUnbounded,
+    /// The same, with routes that wait for the databases rather than that a row waits longer than a second
+    ZmqWait,
+    /// The same as zmq, but orchagent waits for each reply of syncd
     ZmqSync,
     /// ZeroMQ to orchagent and to syncd, with databases that are written in line
     ZmqInLine,
@@ -63,7 +67,7 @@ pub struct Options {
 impl Transports {
     /// Whether routes go to orchagent over ZeroMQ.
     fn is_zmq(self) -> bool {
-        matches!(self, Transports::ZmqRedis | Transports::Zmq | Transports::ZmqSync | Transports::ZmqInLine)
+        !matches!(self, Transports::OneProcess | Transports::Redis | Transports::RedisAsync)
     }
 
     /// The daemons' flags with everything on, or with everything off.
@@ -76,7 +80,9 @@ impl Transports {
             Transports::Redis => (&["-s"], &["-s"]),
             Transports::RedisAsync => (&["-z", "redis_async", "-R"], &["-z", "redis_async"]),
             Transports::ZmqRedis => (&["-z", "redis_async"], &["-z", "redis_async"]),
-            Transports::Zmq | Transports::ZmqInLine => (&["-z", "zmq_async"], &["-z", "zmq_sync"]),
+            Transports::Zmq | Transports::ZmqUnbounded | Transports::ZmqWait | Transports::ZmqInLine => {
+                (&["-z", "zmq_async"], &["-z", "zmq_sync"])
+            }
             Transports::ZmqSync => (&["-z", "zmq_sync"], &["-z", "zmq_sync"]),
         };
         flags.orchagent.extend(["-r", "0"]);
@@ -95,6 +101,14 @@ impl Transports {
                 } else {
                     // ASIC_DB is a mirror, as is APPL_DB over ZeroMQ.
                     flags.syncd.push("-R");
+                }
+                let pace: &[&str] = match self {
+                    Transports::ZmqUnbounded => &["--write-behind-max-age", "0"],
+                    Transports::ZmqWait => &["--write-behind-wait"],
+                    _ => &[],
+                };
+                for daemon in [&mut flags.fpmsyncd, &mut flags.orchagent, &mut flags.syncd] {
+                    daemon.extend(pace);
                 }
             }
             false => {
