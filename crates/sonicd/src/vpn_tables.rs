@@ -9,15 +9,30 @@ use ribtide_swss::{Change, Name, Row};
 use ribtide_tables::{Pipeline, Producer, ProducerStateTable};
 
 /// One table.
-struct Table<R: Row>(Option<ProducerStateTable<R>>);
+struct Table<R: Row> {
+    producer: Option<ProducerStateTable<R>>,
+    /// The losses of Redis that connections noticed which are closed.
+    closed_generation: u64,
+}
+
+impl<R: Row> Default for Table<R> {
+    fn default() -> Self {
+        Table { producer: None, closed_generation: 0 }
+    }
+}
 
 impl<R: Row> Table<R> {
     fn open(&mut self, daemon: &Daemon) -> Result<&mut ProducerStateTable<R>, Error> {
-        let opened = match self.0.take() {
+        let opened = match self.producer.take() {
             Some(table) => table,
             None => ProducerStateTable::open(&daemon.databases, Pipeline::default(), &daemon.stop)?,
         };
-        Ok(self.0.insert(opened))
+        Ok(self.producer.insert(opened))
+    }
+
+    fn close(&mut self) {
+        self.closed_generation = self.generation();
+        self.producer = None;
     }
 
     fn write(&mut self, changes: &mut Vec<Change<R>>, daemon: &Daemon) -> Result<(), Error> {
@@ -30,14 +45,14 @@ impl<R: Row> Table<R> {
     }
 
     fn probe(&mut self) -> Result<(), Error> {
-        match &mut self.0 {
+        match &mut self.producer {
             Some(table) => Ok(table.probe()?),
             None => Ok(()),
         }
     }
 
     fn generation(&self) -> u64 {
-        self.0.as_ref().map_or(0, ProducerStateTable::generation)
+        self.closed_generation + self.producer.as_ref().map_or(0, ProducerStateTable::generation)
     }
 }
 
@@ -64,7 +79,7 @@ fn read<R: Row<Key = Name>>(
         each(&key, row(of));
     })?;
     if found == 0 {
-        table.0 = None;
+        table.close();
     }
     Ok(())
 }
@@ -72,11 +87,11 @@ fn read<R: Row<Key = Name>>(
 impl VpnTables {
     pub(super) fn new(daemon: &Daemon) -> VpnTables {
         VpnTables {
-            pic_contexts: Table(None),
-            my_sids: Table(None),
-            sid_lists: Table(None),
-            vnet_routes: Table(None),
-            vnet_tunnels: Table(None),
+            pic_contexts: Table::default(),
+            my_sids: Table::default(),
+            sid_lists: Table::default(),
+            vnet_routes: Table::default(),
+            vnet_tunnels: Table::default(),
             daemon: daemon.clone(),
         }
     }

@@ -127,7 +127,6 @@ impl Databases {
         asics.into_iter().map(load).collect()
     }
 
-    /// As [`Databases::load`], for this namespace.
     /// The database called `name` in `database_config.json`, for one that is none of SONiC's own.
     /// It is used as `db` is: the same tables and separator.
     ///
@@ -141,6 +140,7 @@ impl Databases {
         place(&root, name, db).map_err(bad)
     }
 
+    /// As [`Databases::load`], for this namespace.
     fn load_of(file: Option<&Path>, namespace: Option<&str>) -> Result<Databases, TableError> {
         let path = file.unwrap_or(Path::new(DEFAULT_CONFIG));
         let bad = |cause: String| TableError::Config { file: path.into(), cause };

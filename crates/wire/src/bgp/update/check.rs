@@ -94,8 +94,9 @@ fn check_rare(rule: &Rule, form: Form, value: &[u8], ctx: &UpdateContext) -> Att
     let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
     let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
     match form {
-        // Decided by the caller.
-        Form::Origin | Form::AsPath | Form::Word | Form::Any => AttributeOutcome::Keep,
+        // The caller has decided these.
+        Form::Origin | Form::AsPath | Form::Word => content(false),
+        Form::Any => AttributeOutcome::Keep,
         Form::List(size) => length(value.len().is_multiple_of(usize::from(size))),
         Form::MpReach => AttributeOutcome::Reach,
         Form::MpUnreach => AttributeOutcome::Unreach,
