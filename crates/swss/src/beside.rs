@@ -153,9 +153,9 @@ pub struct Beside {
     described: bool,
     own: Own,
     announced: Announced,
-    /// Routes and labels that SONiC's RouteOrch makes: their rows were sent on to it.
-    foreign: Set<(Option<Name>, AnyPrefix)>,
-    foreign_labels: Set<u32>,
+    /// Routes and labels that SONiC's RouteOrch programs: their rows were sent to it.
+    routeorch_routes: Set<(Option<Name>, AnyPrefix)>,
+    routeorch_labels: Set<u32>,
     /// Requests of ribtide's orchagent that wait.
     requests: VecDeque<SaiRequest>,
     /// Whether ribtide's orchagent has ended its own start.
@@ -186,8 +186,8 @@ impl Beside {
             described: false,
             own: Own::default(),
             announced: Announced::default(),
-            foreign: Set::default(),
-            foreign_labels: Set::default(),
+            routeorch_routes: Set::default(),
+            routeorch_labels: Set::default(),
             requests: VecDeque::new(),
             started: false,
             waiting: VecDeque::new(),
@@ -229,20 +229,20 @@ impl Beside {
         self.link_states(text, out);
     }
 
-    /// Takes in that the row of a destination is one that SONiC's RouteOrch makes, or is not any
-    /// more. Call it before the row goes on.
-    pub fn route_is_foreign(&mut self, vrf: Option<Name>, prefix: AnyPrefix, foreign: bool) {
-        match foreign {
-            true => drop(self.foreign.insert((vrf, prefix))),
-            false => drop(self.foreign.remove(&(vrf, prefix))),
+    /// Records whether SONiC's RouteOrch programs a destination (`by_routeorch`). Call it before the
+    /// row is sent to RouteOrch.
+    pub fn set_routeorch_route(&mut self, vrf: Option<Name>, prefix: AnyPrefix, by_routeorch: bool) {
+        match by_routeorch {
+            true => drop(self.routeorch_routes.insert((vrf, prefix))),
+            false => drop(self.routeorch_routes.remove(&(vrf, prefix))),
         }
     }
 
     /// The same for a label.
-    pub fn label_is_foreign(&mut self, label: u32, foreign: bool) {
-        match foreign {
-            true => drop(self.foreign_labels.insert(label)),
-            false => drop(self.foreign_labels.remove(&label)),
+    pub fn set_routeorch_label(&mut self, label: u32, by_routeorch: bool) {
+        match by_routeorch {
+            true => drop(self.routeorch_labels.insert(label)),
+            false => drop(self.routeorch_labels.remove(&label)),
         }
     }
 
