@@ -1,11 +1,11 @@
 //! Mode `beside`: SONiC's orchagent behind ribtide's, which is the only client of syncd.
 //!
 //! SONiC's orchagent, the *client* here, is connected to ribtide as if ribtide were syncd. Its
-//! requests, the replies, and notifications pass as opaque text. What passes teaches ribtide's
-//! orchagent ([`crate::orch::Orch`]) interfaces, neighbours, VRFs, own addresses and link states,
-//! as rows; it programs routes and groups by them, as alone.
-//! [ADR 48](../../../docs/adr/0048-sonics-orchagent-behind-ribtides.md) lists every request that does not
-//! simply pass.
+//! requests, the replies, and notifications pass as opaque text. From these messages ribtide's
+//! orchagent ([`crate::orch::Orch`]) learns interfaces, neighbours, VRFs, own addresses and link
+//! states, as rows; it programs routes and groups by them, as alone. [ADR
+//! 48](../../../docs/adr/0048-sonics-orchagent-behind-ribtides.md) lists every request that does
+//! not simply pass.
 //!
 //! | part | owns |
 //! | --- | --- |

@@ -1,5 +1,6 @@
-//! What an earlier run of ribtide left in the chip, found in ASIC_DB at the start: rows that are
-//! still there are programmed again, and the rest goes when no request came for a while.
+//! Objects and entries that an earlier run of ribtide left in the chip, found in ASIC_DB at the
+//! start. Rows that are still there are programmed again; the rest is removed when no request came
+//! for a while.
 
 use super::learned::route_key;
 use super::message::{self, Fields};
