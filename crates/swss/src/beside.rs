@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | [`Beside`] | the order of requests to syncd: those of ribtide's program, the client's, orchagent's |
 //! | `message` | the text of messages |
-//! | `learned` | what passed taught, in the object ids of one view |
+//! | `learned` | state learned from messages, in the object ids of one view |
 //! | `client` | requests of the client that do not simply pass |
 //! | `requests` | requests of ribtide's orchagent: those that are only stand-ins, and the others |
 //! | `own` | stand-ins, and what ribtide has put into the chip |
@@ -46,7 +46,7 @@ use view::Effect;
 /// one bulk.
 const BULK_MAX: usize = 1000;
 
-/// A row for ribtide's orchagent, made of what passed.
+/// A row for ribtide's orchagent, made of messages between SONiC's and syncd.
 #[derive(Clone, Debug)]
 pub enum LearnedRow {
     /// A port, LAG, VLAN or sub-interface, and the state of its link.

@@ -355,7 +355,7 @@ mod tests {
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// A database that is as slow as whoever holds the other end of `turns`.
+    /// A database that is as slow as the sender of `turns`.
     struct Slow {
         turns: ring::Receiver<()>,
         written: ring::Sender<usize>,

@@ -60,7 +60,7 @@ fn own_interface(vrf: &Option<Name>) -> Name {
 }
 
 impl Beside {
-    /// Takes in what passed.
+    /// Takes in lessons of messages.
     pub(super) fn take_lessons(&mut self, lessons: Vec<Lesson>, out: &mut BesideOut) {
         for lesson in lessons {
             match lesson {
