@@ -1,9 +1,10 @@
 //! Peers that get more than the best path of a prefix, or their own choice of it: the selection among
 //! ranked paths, and its changes.
 //!
-//! What a group was sent is derived, as for best paths: the selection among the former ranked paths,
-//! by the group's rules and export policy, which do not change but in [`super::conditional_ranked`]. The difference of the two selections
-//! becomes pending, each path under its identifier, or the only one under its prefix.
+//! The advertised paths of a group are derived, as for best paths: the selection among the former
+//! ranked paths, by the group's rules and export policy, which do not change but in
+//! [`super::conditional_ranked`]. The difference of the two selections becomes pending, each path
+//! under its identifier, or the only one under its prefix.
 
 use super::cohort::Cohort;
 use super::group::Group;
