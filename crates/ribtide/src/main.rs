@@ -23,6 +23,8 @@ mod route_check;
 mod router;
 mod show;
 mod text;
+#[cfg(feature = "router")]
+mod top;
 
 #[cfg(feature = "router")]
 use clap::Args;
@@ -62,6 +64,9 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Watch stages, queues and neighbours in the terminal
+    #[cfg(feature = "router")]
+    Top(top::Options),
     /// Show a prefix in each stage on its way to the chip
     Explain {
         /// A prefix, or an address for its longest match
@@ -243,6 +248,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Schema => router::schema()?,
         Command::Show { what, output } => show::show(&what, &output)?,
+        #[cfg(feature = "router")]
+        Command::Top(options) => top::run(&options)?,
         Command::Explain { prefix, vrf, to, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
             show::explain(&prefix, vrf.as_deref(), to, databases, &output)?;

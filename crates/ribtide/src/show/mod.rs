@@ -12,6 +12,8 @@ mod performance;
 mod printer;
 mod route;
 mod rpki;
+#[cfg(feature = "router")]
+pub(crate) mod screen;
 mod threads;
 
 use crate::client::Client;
