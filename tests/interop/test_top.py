@@ -75,7 +75,7 @@ def test_top_shows_stages_details_and_a_prefix(host):
         assert f"explain {prefix}" in sees("=> ")
         # A router that ends is a sentence on the screen; one that is back is seen again.
         router.process.kill()
-        sees("no router answers at")
+        wait_for("the terminal says why", lambda: "no router answers at" in terminal.screen(), 20)
         router.start()
         sees("healthy")
         terminal.keys("q")
