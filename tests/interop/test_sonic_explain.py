@@ -15,7 +15,7 @@ from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import COMBINATIONS
 
 STAGES = ["fpmsyncd", "APPL_DB", "orchagent", "ASIC_DB", "virtual switch"]
-STALLED = "the route waits at virtual switch: it is stalled until it is told to go on"
+STALLED = "the route waits at virtual switch: it is stalled until a command resumes it"
 
 
 class Explained:
