@@ -142,7 +142,7 @@ def test_page_shows_the_way_of_routes_and_finds_a_prefix(host):
         refused = [error for error in page.errors() if "400" not in error]
         assert refused == []
 
-        # A link to a search leads to its answer.
+        # A link to a search shows its answer.
         page.open(f"/#prefix={prefix}")
         wait_for("the journey of the link", lambda: conclusion in page.text("#explained"), 20)
 
