@@ -133,7 +133,7 @@ class Campaign:
     def restart_router(self, _):
         self.router.process.kill()
         self.router.start()
-        # Whose session is gone announces everything again.
+        # A client whose session is gone announces everything again.
         self.announce()
 
     def restart_redis(self, how, meanwhile=None):

@@ -93,7 +93,7 @@ def steadily(client, port):
 def test_pipeline_bounds_the_rows_of_a_flush(host, pipeline):
     """A full pipeline is flushed, with one publication, whatever the timer."""
     hour = str(3600 * 1000)
-    # What is left below the pipeline would wait for an hour.
+    # Routes left below the pipeline would wait for an hour.
     _, published, _ = written(host, ["--pipeline", str(pipeline), "--flush-timer", hour, "--small-traffic", str(pipeline)], burst)
     assert ROWS / pipeline <= published <= 2 * ROWS / pipeline + 10, published
 

@@ -265,7 +265,7 @@ def test_a_routing_daemon_that_starts_again(host):
         wait_for("it is over", lambda: sonic.warm_state("bgp") == "reconciled", 20)
         assert sonic.heard() == []
         assert sonic.chip().routes() == own | next_hops(hops)
-    # What is not said again goes, and what is new comes.
+    # Routes that are not announced again go, and new ones come.
     client.close()
     client = connect_fpm(sonic)
     del hops[0]

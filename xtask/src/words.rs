@@ -17,8 +17,6 @@ pub const WORDS: &[(&str, &str)] = &[
     ("anybody", "a peer, a client, any stage"),
     ("someone", "another program, a peer"),
     ("whoever", "the caller, any program"),
-    ("that which", "the one that"),
-    ("what passes", "messages, requests"),
     ("what passed", "messages, requests"),
     ("who is not", "a router that is not, a client that is not"),
     ("who comes", "the next caller, the next daemon"),

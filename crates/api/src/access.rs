@@ -152,7 +152,7 @@ pub(super) async fn guard(
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
     if request.method() == Method::GET && has_body {
         return Err(Refusal::Bad(format!(
-            "GET {} takes no body; write what it is to answer into the query of the URL, see docs/operations.md",
+            "GET {} takes no body; write its parameters into the query of the URL, see docs/operations.md",
             request.uri().path()
         )));
     }

@@ -273,7 +273,7 @@ impl AsicWriter {
         let sent = self.batches.as_ref().is_some_and(|batches| batches.send(Box::new(changes)).is_ok());
         match self.failed.try_recv() {
             Some(e) => Err(e),
-            None if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
+            None if !sent => Err(Error::new("ASIC_DB is no longer written; the log has the reason")),
             None => Ok(()),
         }
     }

@@ -317,7 +317,7 @@ impl ResponseReceiver {
             (Source::Orchagent(_), _) => ("direct", ""),
             (Source::None { .. }, _) => ("no orchagent answers yet", ""),
             (Source::Redis(_), Some(_)) => ("through Redis", "orchagent is not there, or not ribtide's"),
-            (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log says more"),
+            (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log has more"),
         }
     }
 

@@ -81,7 +81,8 @@ pub(super) fn load(
         Err(e) => return Err(failed(e)),
     };
     std::fs::remove_file(path).map_err(failed)?;
-    let bad = |line: &str| Error::new(format!("\"{line}\" in {} says nothing of a switch", path.display()));
+    let bad =
+        |line: &str| Error::new(format!("\"{line}\" in {} is no line of a saved switch", path.display()));
     let (mut last, mut numbers, mut objects, mut entries) = (0, Vec::new(), Vec::new(), Vec::new());
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(failed)?;

@@ -669,7 +669,7 @@ impl<S: Sai> Syncd<S> {
         }
         if unknown > 0 {
             out.events.push(format!(
-                "{unknown} of {} {} name objects that were never made; orchagent is told which",
+                "{unknown} of {} {} name objects that were never made; the reply to orchagent names them",
                 items.len(),
                 object.name()
             ));

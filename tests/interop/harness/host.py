@@ -13,7 +13,7 @@ import time
 _numbers = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
-#: A machine that others use too takes longer. What happens is not waited for any longer than it takes.
+#: A machine that others use too takes longer. No event is waited for any longer than it takes.
 TIMEOUT_FACTOR = 3
 
 
