@@ -367,6 +367,12 @@ impl Content {
         build::attribute(&mut self.bytes, flags, code, value);
     }
 
+    /// Adds attributes in order, each in the form that [`Content::push`] gives it.
+    #[inline]
+    pub(crate) fn extend(&mut self, attributes: [&[u8]; 2]) {
+        attributes.iter().for_each(|bytes| self.bytes.extend_from_slice(bytes));
+    }
+
     /// Sorts the attributes by type; nearly all peers send them sorted.
     #[inline]
     pub(crate) fn sort(&mut self) {
