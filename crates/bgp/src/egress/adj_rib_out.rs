@@ -4,10 +4,10 @@
 //! best paths do before they are packed, and gets its attributes from the code that packs them. What the view says and what
 //! the member is sent have one origin. For a member that takes ranked paths, the selection among these is the packer's too.
 
-use super::conditional_ranked::OWN_DEFAULT_ID;
 use super::offers::{Handles, Offers};
 use super::paths::Path;
 use super::ranked::Selector;
+use super::view::OWN_DEFAULT_ID;
 use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
