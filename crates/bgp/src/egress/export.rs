@@ -658,7 +658,7 @@ mod tests {
         /// A strict peer accepts sent attributes, with any flags that RFC 4271 section 4.3 forbids
         /// and RFC 7606 accepts.
         #[test]
-        fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool) {
+        fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool, marks: bool) {
             let mut block = Vec::new();
             for (at, (code, value)) in VALUES.into_iter().enumerate() {
                 if at < 2 || present >> at & 1 != 0 {
@@ -687,10 +687,19 @@ mod tests {
                 PeerKind::Client,
             ] {
                 for four_octet_as in [true, false] {
-                    let to = peer(kind, four_octet_as);
+                    let mut to = peer(kind, four_octet_as);
+                    to.egress.role = marks.then_some(Role::Provider);
                     let path = Path { attrs: attrs.clone(), source: source.id, next_hop: None, keeps_med: true };
                     let (mut sent, mut message) = (Vec::new(), Vec::new());
                     attributes(&to.egress, &source, &path, &mut sent);
+                    let codes: Vec<u8> = Attributes::new(&sent).map(|a| a.code).collect();
+                    prop_assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", codes);
+                    prop_assert_eq!(codes.contains(&code::OTC), marks || attrs.value(code::OTC).is_some());
+                    // Nothing changes these on any session.
+                    for code in [code::ORIGIN, 6, code::COMMUNITIES, code::LARGE_COMMUNITIES, 99] {
+                        let of = |block| Attributes::new(block).find(|a| a.code == code);
+                        prop_assert_eq!(of(&sent), of(attrs.bytes()));
+                    }
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;
