@@ -98,7 +98,7 @@ def test_labels_through_all_stages(host, over):
     sonic.wait_routes("as before", own)
     labelled = [hop for hop in sonic.chip().objects["NEXT_HOP"].values() if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS"]
     assert sorted(hop["SAI_NEXT_HOP_ATTR_LABELSTACK"] for hop in labelled) == ["1:301", "2:401,402"]
-    # Whoever crashes finds or makes it so again, and has what changed meanwhile.
+    # A daemon that crashes finds or makes it so again, and has the changes meanwhile.
     for daemon, by in (("orchagent", "193.203.0.9"), ("syncd", "193.203.0.10")):
         sonic.processes[daemon].kill()
         left[200] = [(by, "Ethernet0", [202])]

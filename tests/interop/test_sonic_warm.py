@@ -204,7 +204,7 @@ def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, combination):
     assert sonic.heard() == []
     sonic.processes["orchagent"].kill()
     row = lambda: sonic.appl.hget("_ROUTE_TABLE:20.0.7.0/24", "nexthop")
-    wait_for("the row is written for who comes next", lambda: row() == "193.203.0.35", 20)
+    wait_for("the row is written for the next daemon", lambda: row() == "193.203.0.35", 20)
     sonic.again(["orchagent"])
     settled(lambda: check(sonic, router, own), 30, 0.1)
 

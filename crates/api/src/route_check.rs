@@ -152,7 +152,7 @@ fn agree(expected: Option<&Expected>, chip: Option<&Forward>, prefix: AnyPrefix)
         (Some(expected), None) => expected.forwarding == Forwarding::Unresolved,
         (Some(expected), Some(forward)) => {
             let found = found(forward);
-            // The own address of the router, whoever announces it.
+            // The router's own address, from any announcer.
             expected.forwarding == Forwarding::Unresolved
                 || found.is_none_or(|found| found == expected.forwarding)
         }

@@ -175,8 +175,9 @@ const LONG_LIVED_STALE: u64 = 1 << 63;
 const AIGP_PLACE: u32 = 31;
 
 impl Rank {
-    /// The rank of every path that this router originates. What it originates is a connected or static
-    /// route, which the RIB manager prefers to BGP's, so what is advertised is what forwards.
+    /// The rank of every path that this router originates. Such a path stands for a connected or
+    /// static route. The RIB manager prefers that route to BGP's, so the router forwards as it
+    /// advertises.
     pub const ORIGINATED: Rank =
         Rank { class: 0, aigp: 0, med: 0, neighbor_as: 0, originator_id: None, cluster_list_len: 0 };
 

@@ -546,7 +546,7 @@ impl Scene {
         };
         let direct;
         let expected = match expected {
-            // The own address of the router, whoever announces it.
+            // The router's own address, from any announcer.
             _ if own && to_cpu => return None,
             Expected::Unread if forwarding.is_some() => return None,
             Expected::Unread => return finding(shown.to_string(), found, ABSENT),

@@ -99,8 +99,8 @@ pub(super) fn load(
         }
     }
     let mut chip = VirtualSwitch::new(ports, Behavior::default());
-    // The chip gives its numbers one after the other, so each object comes after all that it names.
-    // What an object was given later may name one with a higher number.
+    // The chip gives its numbers one after the other, so each object comes after all that it names. An
+    // attribute that was set later may name an object with a higher number.
     objects.sort_unstable_by_key(|(object, id, _)| {
         let number = id.oid().map_or(u64::MAX, |rid| rid.index());
         (*object != ObjectType::Switch, number, place(*object), *id)
@@ -124,7 +124,7 @@ pub(super) fn load(
             }
         }
     }
-    // What orchagent removed of the switch's own objects.
+    // The switch's own objects that orchagent removed.
     let kept: HashSet<ObjectId> = objects.iter().map(|(_, id, _)| *id).collect();
     let switch =
         objects.iter().find(|(object, ..)| *object == ObjectType::Switch).and_then(|(_, id, _)| id.oid());

@@ -1,12 +1,13 @@
 //! Peers that get more than the best path of a prefix, or their own choice of it: the selection among
 //! ranked paths, and its changes.
 //!
-//! What a group was sent is derived, as for best paths: the selection among the former ranked paths,
-//! by the group's rules and export policy. The difference of the two selections
-//! becomes pending, each path under its identifier, or the only one under its prefix.
+//! The advertised paths of a group are derived, as for best paths: the selection among the former
+//! ranked paths, by the group's rules and export policy. The difference of the two selections becomes
+//! pending, each path under its identifier, or the only one under its prefix.
 //!
-//! As in [`super::conditional`], a prefix is advertised by the former settings until it goes over in a transition. The
-//! selection before a change is then that of the former settings, and the one after it that of the present ones.
+//! As in [`super::conditional`], a prefix is advertised by the former settings until it goes over in a
+//! transition. The selection before a change is then that of the former settings, and the one after it
+//! that of the present ones.
 
 use super::cohort::Cohort;
 use super::group::Group;

@@ -183,7 +183,7 @@ impl Core {
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
         let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
         let alone = |path: Path| {
-            // What this router originates shares no traffic, and is no backup.
+            // An originated path shares no traffic, and is no backup.
             self.is_originated(path) || self.attrs.is_alone(path.attrs, self.is_recursive(path.session))
         };
         if alone(paths[best]) {

@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) info: Arc<PeerInfo>,
     /// Whether its paths are usable: it lasts, or they are retained.
     pub(super) up: bool,
-    /// The families of usable paths; none unless `up`. What others have is to be swept.
+    /// The families of usable paths; none unless `up`. A scan removes the paths of other families.
     keeps: FamilySet,
     /// Whether it ended. Its usable paths are retained ones.
     ended: bool,

@@ -132,7 +132,7 @@ fn subscriber(
     queue: Queue,
 ) -> impl Subscriber + Send + Sync {
     let fields = fmt::format::debug_fn(format::write_field).delimited(" ");
-    // What goes wrong is not printed either: standard error may block.
+    // Errors of the log itself are not printed either: standard error may block.
     let layer =
         fmt::layer().fmt_fields(fields).event_format(lines).with_writer(queue).log_internal_errors(false);
     Registry::default().with(filter).with(layer)

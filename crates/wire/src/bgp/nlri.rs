@@ -223,7 +223,7 @@ impl<N: Nlri> Iterator for Nlris<'_, N> {
         }
     }
 
-    // What most callers do, without asking for every prefix which field it is in.
+    // Most callers fold: so the field is not checked for every prefix.
     #[inline]
     fn fold<B, G: FnMut(B, N) -> B>(self, init: B, mut f: G) -> B {
         let mut result = fold_field(self.current, init, &mut f);
