@@ -5,10 +5,10 @@
 //! packs them. So the view and the sent UPDATEs have one origin. For a member that takes ranked
 //! paths, the selection among these is the packer's too.
 
-use super::conditional_ranked::OWN_DEFAULT_ID;
 use super::offers::{Handles, Offers};
 use super::paths::Path;
 use super::ranked::Selector;
+use super::view::OWN_DEFAULT_ID;
 use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
