@@ -57,6 +57,8 @@ class Collisions(threading.Thread):
 
 
 @pytest.mark.alone
+@pytest.mark.feature("connection collisions (RFC 4271 section 6.8)")
+@pytest.mark.peers("bird", "frr", "gobgp")
 def test_both_ends_connect_at_the_same_instant(world):
     host, receivers = world
     prefixes = [wire(text) for text in all_prefixes(300)]

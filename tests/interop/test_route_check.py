@@ -214,6 +214,7 @@ def agreed(host, ipv4, ipv6):
     return sonic, router, at
 
 
+@pytest.mark.long
 def test_the_daemons_a_part_at_a_time(host):
     """One process checks each second: differences are found, though no check reads everything."""
     sonic, router, at = agreed(host, 40_000, 400)

@@ -258,11 +258,13 @@ class Campaign:
         print(f"{self.combination}: {rounds} rounds, {self.supervisor.started} daemons started again, losses {self.losses}", flush=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("combination,suppress", itertools.product(COMBINATIONS, (False, True)) if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
 def test_campaign(host, combination, suppress):
     Campaign(host, combination, SEED, suppress).run(ROUNDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("combination", ["redis-sync", "redis-async", "zmq-redis"])
 def test_redis_comes_back(host, combination):
     """Redis returns with its data, with old data, and without data."""
