@@ -16,7 +16,6 @@ from harness import sonic as sonic_module
 from harness.daemons import Bird
 from harness.sonic import Port, Sonic
 
-SWITCH_MAC = "02:00:00:00:00:01"
 #: Host a is behind Ethernet0; b behind PortChannel1 of Ethernet4 and Ethernet8; c behind Ethernet12.
 PORTS = [Port(f"Ethernet{4 * n}", ",".join(str(25 + 4 * n + lane) for lane in range(4)), [], []) for n in range(4)]
 #: The switch's interfaces, with the address of the host there.
@@ -243,7 +242,8 @@ def ask(host, address, first, count):
 
 
 @pytest.fixture
-def network(folder):
+def network(folder, monkeypatch):
+    monkeypatch.setattr(sonic_module, "PORTS", PORTS)
     network = Network(folder)
     yield network
     network.close()

@@ -193,7 +193,10 @@ impl PacketPath {
             }
             let device = open(&self.devices, &mut self.numbers, || Device::port(index));
             match device {
-                Ok(device) => *opened = Some((index, device)),
+                Ok(device) => {
+                    silence(&name);
+                    *opened = Some((index, device));
+                }
                 Err(e) => {
                     let cure = "syncd needs CAP_NET_RAW";
                     tracing::warn!(target: target::SYNCD, port = name, error = %e, cure, "the netdev of a port cannot be read");
@@ -249,6 +252,18 @@ impl PacketPath {
         for (interface, Opened { number, device }) in ports.chain(hosts) {
             self.interfaces.insert(*number, interface);
             self.of.insert(interface, device.clone());
+        }
+    }
+}
+
+/// Keeps this host from answering at the netdev of a port, where the switch does: the kernel answers ARP
+/// for an address of any of its interfaces, and gives each interface an IPv6 address.
+fn silence(port: &str) {
+    for (family, name, value) in [("ipv4", "arp_ignore", "8"), ("ipv6", "disable_ipv6", "1")] {
+        let path = format!("/proc/sys/net/{family}/conf/{port}/{name}");
+        if let Err(e) = std::fs::write(&path, value) {
+            let cure = format!("set it to {value}, or hosts may learn the MAC address of {port}");
+            tracing::warn!(target: target::SYNCD, path, error = %e, cure, "a setting of a port's netdev cannot be changed");
         }
     }
 }
