@@ -229,9 +229,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     let kept = match &command {
         Command::Fpmsyncd(options) => Some(options.privileges.reduce()),
         Command::Orchagent(options) => Some(options.privileges.reduce()),
-        // A vendor's library needs what its driver needs.
-        Command::Syncd(options) if options.sai_library.is_some() => None,
-        Command::Syncd(options) => Some(options.privileges.reduce()),
+        Command::Syncd(options) => options.reduce().transpose(),
         // The router reads its configuration first, and commands have no connections.
         _ => None,
     };
