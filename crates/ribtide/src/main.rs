@@ -17,11 +17,14 @@ mod dump;
 mod exit;
 #[cfg(feature = "router")]
 mod flush;
+mod manual;
 mod route;
 mod route_check;
 #[cfg(feature = "router")]
 mod router;
 mod show;
+#[cfg(feature = "router")]
+mod support;
 mod text;
 #[cfg(feature = "router")]
 mod top;
@@ -57,6 +60,17 @@ enum Command {
     /// Print the JSON Schema of the configuration, for editors and programs
     #[cfg(feature = "router")]
     Schema,
+    /// Print the completions of a shell; packages install them
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder; without one print the page of this command
+    Man {
+        /// The folder; created if it does not exist
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
     /// Show the state of the running router
     Show {
         #[command(subcommand)]
@@ -122,6 +136,9 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Write a bundle for a report of a fault: state, metrics, configuration without passwords and keys
+    #[cfg(feature = "router")]
+    Support(support::Options),
     /// Remove the routes of ribtide from the kernel while no router runs
     #[cfg(feature = "router")]
     Flush(flush::Options),
@@ -245,6 +262,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Check(file) => router::check(&file.config)?,
         #[cfg(feature = "router")]
         Command::Schema => router::schema()?,
+        Command::Completions { shell } => manual::completions(shell)?,
+        Command::Man { folder } => manual::man(folder.as_deref())?,
         Command::Show { what, output } => show::show(&what, &output)?,
         #[cfg(feature = "router")]
         Command::Top(options) => top::run(&options)?,
@@ -259,6 +278,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Dump { what, output } => dump::run(&what, &output)?,
         Command::Reload { output } => change::reload(&output)?,
         Command::Route { what, output } => route::run(&what, &output)?,
+        #[cfg(feature = "router")]
+        Command::Support(options) => support::run(&options)?,
         #[cfg(feature = "router")]
         Command::Flush(options) => flush::run(&options)?,
         #[cfg(feature = "router")]
