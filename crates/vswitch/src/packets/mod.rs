@@ -1,7 +1,7 @@
 //! Packets through the switch: a frame that came to a port or from the CPU, and the frames that leave
 //! for it, by what the chip's objects say.
 //!
-//! Nothing here does I/O: [`VirtualSwitch::packet`] is bytes in, bytes out. Whoever owns the
+//! Nothing here does I/O: [`VirtualSwitch::packet`] is bytes in, bytes out. The owner of the
 //! devices reads and writes them.
 
 mod bridge;
