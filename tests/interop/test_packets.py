@@ -166,21 +166,23 @@ class Network:
         return [link["stats64"]["rx"]["packets"] for name in ("member1", "member2") for link in links if link["ifname"] == name]
 
 
-def ping(host, address, count, timeout=2.0):
-    """How many of `count` echo requests are answered, by the right one and with what was sent."""
+def ping(host, address, count, timeout=5.0):
+    """How many of `count` echo requests are answered, by the right one and with what was sent. A few are under way at a
+    time, because the queues of the switch drop when they are full; it ends when none is answered for `timeout`."""
     six = ":" in address
     family, protocol, request, reply = (socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, 129) if six else (socket.AF_INET, socket.IPPROTO_ICMP, 8, 0)
     with host.inside(), socket.socket(family, socket.SOCK_RAW, protocol) as s:
         ident = os.getpid() & 0xffff
-        for n in range(count):
-            packet = struct.pack("!BBHHH", request, 0, 0, ident, n) + b"ribtide" * 8
-            if not six:
-                # The kernel does it for ICMPv6 alone.
-                packet = packet[:2] + struct.pack("!H", internet_checksum(packet)) + packet[4:]
-            s.sendto(packet, (address, 0))
-        answered, end = set(), time.monotonic() + timeout
-        while len(answered) < count and (left := end - time.monotonic()) > 0:
-            if not select.select([s], [], [], left)[0]:
+        sent, answered = 0, set()
+        while len(answered) < count:
+            while sent < count and sent - len(answered) < 16:
+                packet = struct.pack("!BBHHH", request, 0, 0, ident, sent) + b"ribtide" * 8
+                if not six:
+                    # The kernel does it for ICMPv6 alone.
+                    packet = packet[:2] + struct.pack("!H", internet_checksum(packet)) + packet[4:]
+                s.sendto(packet, (address, 0))
+                sent += 1
+            if not select.select([s], [], [], timeout)[0]:
                 break
             data, (source, *_) = s.recvfrom(2048)
             data = data if six else data[(data[0] & 15) * 4:]
