@@ -250,7 +250,7 @@ def at_pace(history, names, result):
 
 
 def look(stage, number, facts, rivals):
-    """The states that are compared. What differs may need a moment longer."""
+    """The states that are compared. A difference may need a moment longer."""
     waited = 0.0
     while True:
         states = {**{name: {} for name in stage.routers}, **stage.each(lambda r: r.state())}

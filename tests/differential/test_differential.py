@@ -94,7 +94,7 @@ def test_rules_are_documented():
     assert len({r.name for r in rules.RULES}) == len(rules.RULES)
 
 
-# The model. What is expected is written by hand from ADR 20.
+# The model. The expectation is written by hand from ADR 20.
 
 STATIC = {"do": "static", "prefix": "0.0.0.0/0", "routes": [{"distance": 1, "via": ["10.0.2.9"]}]}
 
@@ -170,7 +170,7 @@ def test_seed(path, routers):
         if "open" not in kept:
             raise
         pytest.xfail(kept["open"])
-    # What depends on timing does not fail each time.
+    # A failure that depends on timing does not come each time.
     assert "open" not in kept or kept.get("sometimes"), "it passes: take `open` out of the file"
 
 
@@ -221,7 +221,7 @@ def test_needless_change_found_and_allowed():
 
     assert allowed(told[1]) == "changes-by-way-of-a-valid-path"
     assert not allowed(((65001, 65399), "198.19.0.1", None)) and not allowed(told[1], 3)
-    # What the event announces is taken back at once.
+    # The event's announcement is taken back at once.
     assert not allowed(told[2], new=None)
     # Another path, which only ends as the announced one does.
     event = dict(event, path=[65301])

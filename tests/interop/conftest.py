@@ -38,10 +38,40 @@ def pytest_runtest_setup():
 def pytest_collection_modifyitems(items):
     for item in items:
         item.obj = agreeing(item.obj)
+    # Of the processes that run tests none is to begin a long one when the others have ended.
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     if os.geteuid() == 0 and shutil.which("ip"):
         return
     for item in items:
         item.add_marker(pytest.mark.skip(reason="network namespaces need root and iproute2"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScheduling
+
+    class InTurn(LoadScheduling):
+        """Each process has the test that it runs and one more. xdist's own scheduler gives the first of them all the long tests."""
+
+        def schedule(self):
+            if self.collection is None and self._check_nodes_have_same_collection():
+                self.collection = next(iter(self.node2collection.values()))
+                self.pending[:] = range(len(self.collection))
+            # A second one to each after a first to all.
+            for count in (1, 2):
+                for node in self.nodes:
+                    self.fill(node, count)
+
+        def check_schedule(self, node, duration=0):
+            self.fill(node, 2)
+
+        def fill(self, node, count):
+            if self.pending and not node.shutting_down:
+                self._send_tests(node, max(count - len(self.node2pending[node]), 0))
+            elif not node.shutting_down:
+                node.shutdown()
+
+    return InTurn(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -118,7 +118,7 @@ def main():
     body = table(found) + "\n## Tests\n\nIn `tests/interop`:\n\n" + tests(found)
     outcomes = {outcome for by_peer in found.values() for by_test in by_peer.values() for outcome in by_test.values()}
     if outcomes != {"passed"}:
-        # What failed is counted as such already, and a machine without a program says nothing about the table.
+        # A failed test is counted as such already, and a machine without a program proves nothing about the table.
         print(f"docs/interop.md is neither compared nor written: of its tests some {' and '.join(sorted(outcomes - {'passed'})) or 'are missing'}")
         return
     if options.write:

@@ -138,6 +138,7 @@ class History:
         return {prefix: sorted(sources) for prefix, sources in self.table.items() if sources}
 
 
+@pytest.mark.long
 @pytest.mark.feature("several paths of a prefix, received (RFC 7911)")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_all_paths_of_another(pair, kind):
@@ -178,6 +179,8 @@ def test_all_paths_of_another(pair, kind):
     same()
 
 
+@pytest.mark.feature("several paths of a prefix, received (RFC 7911)")
+@pytest.mark.peers("bird")
 def test_reload_and_maximum(pair):
     """Without add-path there is one path for each prefix; a reload makes a new session with all. The
     maximum of prefixes counts paths."""
@@ -237,6 +240,8 @@ protocol static static{n} {{
 """ for n in (1, 2, 3))
 
 
+@pytest.mark.feature("several paths of a prefix, received (RFC 7911)")
+@pytest.mark.peers("bird")
 def test_ipv6(pair):
     """Path identifiers in MP_REACH_NLRI and MP_UNREACH_NLRI."""
     config = ribtide().replace("ipv4-unicast", "ipv6-unicast").replace(Pair.B4, Pair.B6)

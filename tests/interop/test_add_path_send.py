@@ -156,12 +156,14 @@ def reload(ours, text):
     return ours.text("reload")
 
 
+@pytest.mark.long
 @pytest.mark.feature("several paths of a prefix, sent (RFC 7911)")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_all_paths_to_another(pair, kind):
     all_paths_to(pair, kind)
 
 
+@pytest.mark.long
 def test_all_paths_to_ribtide(pair):
     all_paths_to(pair, "ribtide")
 
@@ -214,6 +216,8 @@ def all_paths_to(pair, kind):
     same()
 
 
+@pytest.mark.feature("several paths of a prefix, sent (RFC 7911)")
+@pytest.mark.peers("bird")
 def test_selections_change_while_the_session_lasts(pair):
     """Each selection after each other, and the policy, by reload. BIRD holds the paths that they leave."""
     ours, receiver = start(pair, "bird")
@@ -453,6 +457,10 @@ actions.policy-result = "accept"
 """
 
 
+@pytest.mark.long
+@pytest.mark.feature("several paths of a prefix, sent (RFC 7911)")
+@pytest.mark.feature("conditional advertisement")
+@pytest.mark.feature("default-originate")
 @pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
 def test_conditions_and_an_own_default_route_beside_several_paths(pair, kind):
     """A route comes and goes, by which half of the prefixes is withheld with all of their paths, and the receiver gets a default

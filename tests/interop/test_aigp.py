@@ -133,7 +133,7 @@ def test_metric_is_accumulated_decides_and_stays_in_its_domain(host, kind):
     expect(PREFIX, str(INSIDE), None)
     internal.send(update([PREFIX], [65100, 65101, 65102], FAR, LOCAL_PREF, metric(100)))
     expect(PREFIX, "65100 65101 65102", 150)
-    # 140 and a neighbour on the link: 140 is less than 150. What is added is not 0 (section 3.4.3).
+    # 140 and a neighbour on the link: 140 is less than 150. The added distance is not 0 (section 3.4.3).
     external.send(update([PREFIX], [INSIDE], EXTERNAL, metric(140)))
     expect(PREFIX, str(INSIDE), 141)
     external.send(update([PREFIX], [INSIDE], EXTERNAL, metric(160)))

@@ -220,6 +220,7 @@ def agree(*at):
     assert done.returncode == 0, done.stdout[:3000] + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("combination", ["memory", *COMBINATIONS])
 def test_a_chip_that_stalls_stops_bgp(host, combination):
     path, sender = begin(host, combination)
@@ -245,6 +246,7 @@ def test_a_chip_that_stalls_stops_bgp(host, combination):
     agree(*path.at)
 
 
+@pytest.mark.long
 def test_absent_orchagent_stops_no_daemon(host):
     """orchagent ends while all stages wait for it, and BGP is read again. Its successor starts
     with the contents of APPL_DB."""

@@ -63,7 +63,7 @@ def test_schema_and_check_agree_on_the_shape_of_a_configuration(host):
     assert status == 0
     schema = jsonschema.Draft202012Validator(json.loads(says))
     schema.check_schema(schema.schema)
-    # What the documentation shows is right for both.
+    # The documentation's examples are right for both.
     shown = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs/configuration.md").read_text(), re.M | re.S)
     shown += ['[bgp]\nshards = 3\nupdate-threads = "off"\n', '[fib]\nkernel = { table = 100, source = ["10.0.0.1"] }\n',
               '[fib]\nvirtual-asic = { lab = true, chip = { rate = 1000, fail-rate = 0.01 } }\n']
@@ -131,7 +131,7 @@ def test_a_port_below_1024_without_the_capability_for_it(host):
                  "127.0.0.1:179")
 
 
-# What follows is sent by a neighbour. Type, flags and length of each attribute are RFC 4271's unless they are the fault.
+# A neighbour sends the rest. Type, flags and length of each attribute are RFC 4271's unless they are the fault.
 
 HOP = "193.203.0.1"
 GOOD = block([FEED_ASN], HOP)

@@ -214,7 +214,7 @@ neighbors = ["{FAR_B}"]
         session = bfd(router, peer)
         assert (session["state"], session["flaps"]) == ("Up", flaps[peer]), session
     assert router.established(Pair.B4) and router.established(FAR_B)
-    # Who is shut down says that this is no failure.
+    # A session that is shut down signals that this is no failure.
     router.stop()
     wait_for("BIRD has no session", lambda: " Up " not in bird.query("show bfd sessions"), 30)
     assert not re.search(r"bfd.*detect", bird.process.log(20_000), re.I)

@@ -195,7 +195,7 @@ def test_fib_without_dataplane_keeps_a_rib_and_rests(link):
         return next(t["cpu_seconds"] for t in router.show("threads")["threads"] if t["name"] == "rib")
 
     before = used()
-    # What rests uses next to nothing of any span; what spins uses all of it.
+    # An idle thread uses next to nothing of any span; what spins uses all of it.
     subprocess.run(["sleep", "3"], check=True)
     assert used() - before < 1
     checked = subprocess.run([binary(), "check", "-c", router.config], capture_output=True, text=True)

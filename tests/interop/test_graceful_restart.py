@@ -283,6 +283,7 @@ def other(kind, host, four, six, recovers=False):
     return text
 
 
+@pytest.mark.long
 @pytest.mark.feature("graceful restart of the peer (RFC 4724, RFC 8538)")
 @pytest.mark.parametrize("kind", ["bird", "frr"])
 def test_killed(pair, kind):

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 
+import pytest
 from harness import Host, Ribtide, binary, blast, wait_for
 from harness.sonic import Sonic
 from test_sonic import ROUTER
@@ -136,6 +137,7 @@ def test_peer_that_is_away_ends_no_process_with_stall_exit(host):
     router.ends_differing("the server is away")
 
 
+@pytest.mark.long
 def test_sonic_daemons_with_stall_exit_outlive_their_peers(host):
     # A low-priority writer may wait for seconds where other tests have the CPUs.
     stall = ["--stall-timeout", "3", "--stall-exit", "9"]

@@ -21,7 +21,7 @@ BOUND = 5
 SPAN, TRIES, SETTLING = 10, 3, 20
 ROUTES = 2000
 
-pytestmark = pytest.mark.idle
+pytestmark = pytest.mark.long
 
 
 def pid_of(process):

@@ -3,6 +3,7 @@ link failure, and a crash."""
 
 import json
 
+import pytest
 from harness import Host, Messages, Pair, Ribtide, binary, blast, feed_options, full_table, wait_for
 from harness.peers import FEEDS, LEFT, wait_count
 from harness.table import FEED_ASN
@@ -103,6 +104,7 @@ def gateways(host):
     return sorted(n["gateway"] for n in objects(host).values() if "gateway" in n)
 
 
+@pytest.mark.long
 def test_kernel_equals_the_loc_rib(pair):
     a = pair.a
     # Another's route, and another's next-hop object, are none of our business, at no time.

@@ -8,11 +8,11 @@ from harness import Host, Ribtide, binary, wait_for
 from harness.sonic import Sonic
 from test_backpressure import BEFORE_THEM, COMBINATIONS, ROUTER, SENDER, memory
 
-MANY = int(os.environ.get("MEMORY_ROUTES", 200_000))
+MANY = int(os.environ.get("MEMORY_ROUTES", 80_000))
 #: Enough to fill every buffer of a fixed size before memory is read.
 WARM_UP = min(20_000, MANY)
 #: A table that stays, as a router has it.
-TABLE = int(os.environ.get("MEMORY_TABLE", 300_000))
+TABLE = int(os.environ.get("MEMORY_TABLE", 120_000))
 #: Beyond a tenth of a process that holds next to nothing: pages of which a little is in use, of each thread. 0.8 was the most while idle
 #: (docs/perf/2026-11-memory.md).
 SLACK = 3 << 19
@@ -82,6 +82,7 @@ def both(config):
     return config.replace(f'neighbors = ["{SENDER}"]', f'neighbors = ["{SENDER}", "{STAYS}"]')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", [0, TABLE], ids=["empty", "table"])
 def test_in_one_process(host, table):
     """Through the virtual ASIC."""
@@ -90,6 +91,7 @@ def test_in_one_process(host, table):
     compare(host, router, {"ribtide": router.process}, routes, table)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", [0, TABLE], ids=["empty", "table"])
 @pytest.mark.parametrize("combination", ["redis_async", "zmq"])
 def test_the_daemons(host, combination, table):
@@ -100,6 +102,7 @@ def test_the_daemons(host, combination, table):
     compare(host, router, {"ribtide": router.process, **sonic.processes}, routes, table)
 
 
+@pytest.mark.long
 def test_bgp_alone(host):
     """A route reflector: nothing is installed."""
     router = Ribtide(host, both(ROUTER.split("[fib]")[0]))

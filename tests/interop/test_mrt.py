@@ -128,7 +128,7 @@ def test_a_dump_has_all_paths_with_their_identifiers_and_originated_routes(host,
     assert {(peer[1], peer[2]) for peer in peers} == {("0.0.0.0", ASN), *ASNS.items()}
     [series] = router.show("mrt")["series"]
     assert series["name"] == "table" and series["files"] >= 1 and series["failures"] == 0 and "error" not in series
-    # What gzip reads is what was written.
+    # gzip reads the written bytes.
     assert gzip.open(series["last"]).read(4)
 
 

@@ -463,7 +463,8 @@ def test_flapping_next_hop_is_delayed_and_shown(bed, host):
     observer = Observer(host)
     feed, underlay = Speaker(host, FEEDS[0], 65001), Speaker(host, FEEDS[1], FEED_ASN)
     feed.send(update(["20.0.1.0/24"], [65300], "192.0.2.1", LOCAL_PREF))
-    for _ in range(30):
+    # The last delay is 16 s, and 64 s after some more.
+    for _ in range(6):
         underlay.send(update(["192.0.2.0/24"], [FEED_ASN], FEEDS[1]))
         time.sleep(0.02)
         underlay.send(raw_update(prefixes(["192.0.2.0/24"])))
@@ -476,8 +477,8 @@ def test_flapping_next_hop_is_delayed_and_shown(bed, host):
     was_delayed, explained, delayed = is_delayed(), bed.router.text("explain", "20.0.1.0/24"), is_delayed()
     assert "next hop 192.0.2.1 changed often, so BGP hears of it in" in explained or not (was_delayed and delayed), explained
     wait_for("it is advertised in the end", lambda: "20.0.1.0/24" in observer.read(0.5).table, 30)
-    assert observer.announced["20.0.1.0/24"] <= 6, observer.announced
+    assert observer.announced["20.0.1.0/24"] <= 4, observer.announced
     if observer.announced["20.0.1.0/24"] >= 3:
-        # A line for each delay that is longer than the one before, from 1 s to 64 s, however often it flaps.
+        # A line for each delay that is longer than the one before, from 1 s to 16 s.
         said = bed.router.process.log(50_000).count("changed often: good news")
-        assert 1 <= said <= 7, bed.router.process.log()
+        assert 1 <= said <= 5, bed.router.process.log()

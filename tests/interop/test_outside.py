@@ -93,6 +93,7 @@ def test_routes_that_another_program_deletes_between_a_restart_and_their_announc
     router.ends_differing("a neighbour is away")
 
 
+@pytest.mark.long
 def test_restart_while_a_neighbour_is_away(host):
     """Another neighbour than before has the routes."""
     router = restarted(host)
@@ -404,7 +405,7 @@ def test_capabilities_of_the_process(host):
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), status
 
 
-@pytest.mark.idle
+@pytest.mark.long
 def test_wake_ups_at_rest(host):
     router = Ribtide(host, CONFIG)
     announce(Speaker(host, FIRST, 65010), 65010, FIRST)

@@ -30,6 +30,7 @@ def size():
     return (GENERATED4 if four is None else len(four)) + GENERATED6
 
 
+@pytest.mark.long
 @pytest.mark.feature("routes to the peer")
 @pytest.mark.parametrize("kind", KINDS)
 def test_ribtide_to_other(pair, kind):

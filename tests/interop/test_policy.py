@@ -143,7 +143,7 @@ def test_import_and_export(pair):
     assert messages[at + 1] == "customer-out, statement 2: match-community-set \"keep\" does not hold"
     assert messages[at + 2] == "no policy decided: rejected, since the peer is external (RFC 8212)"
 
-    # What was given is taken back when the policy says no to what it becomes, and given when it says yes.
+    # A route is withdrawn when the policy rejects its new state, and advertised when it accepts that.
     feed.send(update(["172.16.0.0/16"], [FEED_ASN, 64999], Host.FEEDS[0]))
     feed.send(update(["192.88.98.0/24"], [FEED_ASN, 64999], Host.FEEDS[0], *marks))
     feed.send(raw_update(prefixes(["172.17.0.0/25"])))

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 
+import pytest
 from harness import Host, Reflector, binary, wait_for
 
 SENDERS, EARLY, LATE = 4, 2, 2
@@ -48,6 +49,7 @@ def received(reflector):
     return sum(reflector.router.session(a)["counters"]["updates"] for a in reflector.clients[:SENDERS])
 
 
+@pytest.mark.long
 def test_shards_come_and_go_under_load(folder):
     still = tables(folder / "still", 2)
     assert len(still) == EARLY + LATE and still[0][0] == 20000

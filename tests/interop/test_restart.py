@@ -15,7 +15,7 @@ from test_graceful_restart import capability, withdrawn
 FEED, OTHER = Host.FEEDS
 #: Seconds in which ribtide must be back, and for which it waits for its neighbours.
 RESTART, DEFERRAL = 120, 100
-#: The AS of who is behind the neighbour.
+#: The AS behind the neighbour.
 BEHIND = 64999
 #: A host behind the feed, and the prefix that goes over a restart.
 TARGET, GONE = "20.0.0.1", "20.0.1.0/24"

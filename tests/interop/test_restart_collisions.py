@@ -57,6 +57,8 @@ class Collisions(threading.Thread):
 
 
 @pytest.mark.alone
+@pytest.mark.feature("connection collisions (RFC 4271 section 6.8)")
+@pytest.mark.peers("bird", "frr", "gobgp")
 def test_both_ends_connect_at_the_same_instant(world):
     host, receivers = world
     prefixes = [wire(text) for text in all_prefixes(300)]
@@ -103,7 +105,7 @@ def test_both_ends_connect_at_the_same_instant(world):
             return not waiting
         wait_for("all are back", sessions, 60, 0.05, alive=[router.process])
         wait_for("the restart is over", lambda: len(router.process.logged("the restart is over")) >= n, 60, alive=[router.process])
-        # What a collision ends, it ends within milliseconds.
+        # A collision ends a session within milliseconds.
         time.sleep(0.5)
         wait_for("all are still back", lambda: all(map(router.established, kinds)), 60)
         for four, kind in kinds.items():

@@ -20,7 +20,7 @@ SENDER = Host.FEEDS[0]
 CONFIG = HEAD + external("sender", 65010, SENDER, 'import = ["accept"]') + "[fib]\n"
 ASIC = CONFIG + LAB
 KERNEL = CONFIG + "kernel = { table = 254 }\n"
-#: What the tests change in the databases stays.
+#: Changes of the tests in the databases stay.
 UNREPAIRED = {daemon: ["--reconcile-interval", "0"] for daemon in ("fpmsyncd", "syncd")}
 ALL = [f"20.{n // 256}.{n % 256}.0/24" for n in range(1000)]
 
@@ -214,6 +214,7 @@ def agreed(host, ipv4, ipv6):
     return sonic, router, at
 
 
+@pytest.mark.long
 def test_the_daemons_a_part_at_a_time(host):
     """One process checks each second: differences are found, though no check reads everything."""
     sonic, router, at = agreed(host, 40_000, 400)
@@ -241,7 +242,7 @@ def test_the_daemons_a_part_at_a_time(host):
             if differing:
                 assert not any(found["full"] for found in seen) and all(found["checked"] < 20_000 for found in seen), seen
             assert [d["prefix"] for d in seen[-1]["differences"]] == [prefix] * differing
-        # What only the switch has no key of a database tells.
+        # No key of a database shows a route that only the switch has.
         row = sonic.appl.hgetall(f"ROUTE_TABLE:{prefix}")
         sonic.appl.delete(f"ROUTE_TABLE:{prefix}")
         sonic.asic.delete(key)
@@ -308,7 +309,7 @@ def test_two_checks_run_at_once(host):
     try:
         for checks in both:
             assert wait_for("a first check", lambda: checks.seen[:1], 90)[0]["full"]
-        # What is under way differs for a moment, and nothing is too much.
+        # Routes under way differ for a moment, and none is surplus.
         for checks in both:
             assert not [found for found in checks.next(6) if says(found)]
         key = next(key for key in sonic.asic.scan_iter("ASIC_STATE:SAI_OBJECT_TYPE_ROUTE_ENTRY:*", 1000) if "10.255" not in key)

@@ -144,6 +144,7 @@ def accepted(router):
     return {entry["prefix"]: entry["paths"][0].get("local_pref", 100) for entry in router.show("route")}
 
 
+@pytest.mark.long
 @pytest.mark.feature("origin validation (RFC 6811)")
 @pytest.mark.peers("bird")
 @pytest.mark.parametrize("protocol", [0, 1])

@@ -121,5 +121,5 @@ def test_syncd_ends_with_a_sentence_when_a_library_does_not_work(host, flags, pr
     (host.folder / "sai.profile").write_text("".join(f"{key}={value}\n" for key, value in profile.items()))
     with pytest.raises(CommandFailed) as ended:
         host.run("sh", "-c", WITH_DATABASES, "sh", sonic.redis.config, host.folder / "syncd", "-s", "-p",
-                 host.folder / "sai.profile", "--sai-library", path)
+                 host.folder / "sai.profile", "--sai-library", path, mounts=True)
     assert f"the SAI library {path} {sentence}" in str(ended.value)

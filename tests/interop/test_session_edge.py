@@ -273,7 +273,7 @@ def test_prefix_sids_stay_in_the_sr_domain(host):
     asked(feed)
     announce()
     becomes(within, passed)
-    # What comes later has come with what was before it.
+    # Later bytes came with those before them.
     announce("203.0.113.0/24")
     becomes(within, passed, "203.0.113.0/24")
     becomes(beyond, None, "203.0.113.0/24")

@@ -1,4 +1,4 @@
-"""What ends, refuses and guards a session: shutdown with its text (RFC 9003), GTSM (RFC 5082), graceful
+"""Limits and checks that end, refuse and guard a session: shutdown with its text (RFC 9003), GTSM (RFC 5082), graceful
 shutdown (RFC 8326)."""
 
 import socket
@@ -250,7 +250,7 @@ def test_roles_of_others(pair, kind):
     assert ours.session(RIGHT.four)["peer_role"] == "provider"
     assert "Our role is customer, the peer's is provider" in ours.text("show", "bgp", "neighbor", RIGHT.four)
     wait_count(ours, 1, 60)
-    # What is marked goes to no other provider, and what is not goes out.
+    # A marked route goes to no other provider, and one without the mark goes out.
     feed = Speaker(pair.a, FEED, FEED_ASN)
     feed.send(update(["198.51.100.0/24"], [FEED_ASN], "193.203.0.1"))
     feed.send(update(["203.0.113.0/24"], [FEED_ASN], "193.203.0.1", attribute(0xC0, 35, FEED_ASN.to_bytes(4, "big"))))

@@ -4,9 +4,12 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 SOAK = pathlib.Path(__file__).resolve().parents[1] / "soak"
 
 
+@pytest.mark.long
 def test_some_rounds(folder):
     done = subprocess.run([sys.executable, SOAK, "--rounds", "3", "--routes", "3000", "--seed", "1", "--out", folder / "soak"],
                           capture_output=True, text=True, timeout=1200)

@@ -100,7 +100,7 @@ def check(sonic, router, own, appl_db="in-line"):
     want = selected(router)
     whole = own | want
     wait_for("ASIC_DB has every route", lambda: sonic.chip_routes() == len(whole), 120, 0.3, alive=[router.process, *sonic.alive()])
-    # Who lost what it knew says again what is there already.
+    # A daemon that lost its state reports existing routes again.
     wait_for("nothing is on the way", lambda: sonic.in_flight() == 0, 30, alive=sonic.alive())
     chip = sonic.chip()
     have = chip.routes()

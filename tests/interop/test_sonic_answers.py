@@ -115,7 +115,7 @@ def test_either_side_is_killed(host, combination, daemon):
     wait_for("APPL_STATE_DB has caught up", lambda: {k.removeprefix("ROUTE_TABLE:") for k in states.keys("ROUTE_TABLE:*")} >= router.announced.keys(), 60)
     # No client waits for an answer to what is gone, and nothing of it stays.
     router.client.send(b"".join(fpm.route(fpm.DELROUTE, p) for p in router.announced))
-    # What was asked about a second time may be answered a second time, until fpmsyncd knows that.
+    # A row sent twice may be answered twice, until fpmsyncd knows that.
     router.hear()
     sonic.wait_routes("all are gone", own)
     wait_for("and nothing is confirmed", lambda: not [k for k in states.keys("ROUTE_TABLE:20.*")], 60)
@@ -183,7 +183,7 @@ def test_what_a_former_fpmsyncd_sent_confirms_nothing(host, combination, as_befo
     router.listen_until_all()
     order = lambda what: subprocess.run([binary(), "config", "asic", "--syncd", host.folder / "syncd.sock", what], check=True, capture_output=True)
     order("stall")
-    # What is not in the chip takes orchagent's places; then others come by another way, and by a third.
+    # Routes that are not in the chip take orchagent's places; then others come by another way, and by a third.
     router.send({f"{30 + (n >> 16)}.{n >> 8 & 255}.{n & 255}.0/24": 7 for n in range(FILL)})
     router.send(dict.fromkeys(some, 8))
     router.listen(1)

@@ -205,7 +205,7 @@ def test_syncd_for_a_plain_socket(host):
         status, op, *fields = json.loads(query(SWITCH, "attribute_capability_query", *of_port))
         assert (status, op) == ("SAI_STATUS_SUCCESS", "attribute_capability_response")
         assert fields[-6:] == ["CREATE_IMPLEMENTED", "true", "SET_IMPLEMENTED", "true", "GET_IMPLEMENTED", "true"]
-        # What cannot be read is answered too: the client waits, and passes over what is not called as it expects.
+        # Unreadable requests are answered too: the client waits, and passes over what is not called as it expects.
         status, op, *_ = json.loads(query(SWITCH, "attribute_capability_query", "OBJECT_TYPE", "SAI_OBJECT_TYPE_BANANA", "ATTR_ID", "0"))
         assert status != "SAI_STATUS_SUCCESS" and op == "attribute_capability_response"
         assert json.loads(query(f"SAI_OBJECT_TYPE_FDB_FLUSH:{SWITCH}", "flush")) == ["SAI_STATUS_SUCCESS", "flushresponse"]

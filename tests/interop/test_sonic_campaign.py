@@ -133,7 +133,7 @@ class Campaign:
     def restart_router(self, _):
         self.router.process.kill()
         self.router.start()
-        # Whose session is gone announces everything again.
+        # A client whose session is gone announces everything again.
         self.announce()
 
     def restart_redis(self, how, meanwhile=None):
@@ -258,11 +258,13 @@ class Campaign:
         print(f"{self.combination}: {rounds} rounds, {self.supervisor.started} daemons started again, losses {self.losses}", flush=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("combination,suppress", itertools.product(COMBINATIONS, (False, True)) if "CAMPAIGN_ROUNDS" in os.environ else SHORT)
 def test_campaign(host, combination, suppress):
     Campaign(host, combination, SEED, suppress).run(ROUNDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("combination", ["redis-sync", "redis-async", "zmq-redis"])
 def test_redis_comes_back(host, combination):
     """Redis returns with its data, with old data, and without data."""

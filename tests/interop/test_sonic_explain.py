@@ -15,7 +15,7 @@ from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import COMBINATIONS
 
 STAGES = ["fpmsyncd", "APPL_DB", "orchagent", "ASIC_DB", "virtual switch"]
-STALLED = "the route waits at virtual switch: it is stalled until it is told to go on"
+STALLED = "the route waits at virtual switch: it is stalled until a command resumes it"
 
 
 class Explained:
@@ -112,7 +112,7 @@ def test_where_a_route_waits(host, combination):
     concludes("10.2.0.1/32", through, fpmsyncd="absent", APPL_DB="absent")
     assert "10.2.0.1/32" in own
 
-    # Who does not run is said not to.
+    # A daemon that does not run is named.
     sonic.processes["fpmsyncd"].kill()
     now = Explained(sonic, "25.0.0.0/24")
     assert now.states["fpmsyncd"] == "off" and now.messages["fpmsyncd"] == ["does not run on these databases, or is not ribtide's"]

@@ -1,5 +1,5 @@
 """Each setting of the rows' way, by what Redis was asked to do under load: INFO commandstats and the
-daemons' own counts, not rates. And the bound in time of databases in write-behind."""
+daemons' own counts, not rates. And the age of rows in write-behind."""
 
 import json
 import signal
@@ -93,7 +93,7 @@ def steadily(client, port):
 def test_pipeline_bounds_the_rows_of_a_flush(host, pipeline):
     """A full pipeline is flushed, with one publication, whatever the timer."""
     hour = str(3600 * 1000)
-    # What is left below the pipeline would wait for an hour.
+    # Routes left below the pipeline would wait for an hour.
     _, published, _ = written(host, ["--pipeline", str(pipeline), "--flush-timer", hour, "--small-traffic", str(pipeline)], burst)
     assert ROWS / pipeline <= published <= 2 * ROWS / pipeline + 10, published
 
@@ -205,9 +205,9 @@ def test_settings_of_the_pipeline_over_zeromq(host):
 
 # Databases in write-behind.
 
-def test_databases_stay_within_their_bound_at_a_steady_30000_routes(host):
-    """Everything on, over ZeroMQ: while routes flow, no row of any database becomes older than the bound, by the daemons' own
-    counts; and in the end the databases are complete."""
+def test_rows_in_write_behind_stay_young_at_a_steady_30000_routes(host):
+    """Everything on, over ZeroMQ: while routes come more slowly than Redis writes, no row becomes older than
+    --write-behind-max-age, by the daemons' own counts; and in the end the databases are complete."""
     sonic = Sonic(host, flags=ZMQ, suppress=True)
     own = len(own_routes(sonic))
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
@@ -236,7 +236,7 @@ def test_databases_stay_within_their_bound_at_a_steady_30000_routes(host):
 
 
 @pytest.mark.parametrize("age", ["500", "0"])
-def test_a_redis_that_stands_still_delays_routes_at_the_bound(host, age):
+def test_a_redis_that_stands_still_delays_routes_with_write_behind_wait_alone(host, age):
     """With --write-behind-wait the daemons wait: the chip gets no route while the rows of earlier ones are old. Without it the chip
     does. Nothing is lost either way."""
     wait = ["--write-behind-wait"] if age != "0" else []

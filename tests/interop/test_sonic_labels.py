@@ -98,7 +98,7 @@ def test_labels_through_all_stages(host, over):
     sonic.wait_routes("as before", own)
     labelled = [hop for hop in sonic.chip().objects["NEXT_HOP"].values() if hop["SAI_NEXT_HOP_ATTR_TYPE"] == "SAI_NEXT_HOP_TYPE_MPLS"]
     assert sorted(hop["SAI_NEXT_HOP_ATTR_LABELSTACK"] for hop in labelled) == ["1:301", "2:401,402"]
-    # Whoever crashes finds or makes it so again, and has what changed meanwhile.
+    # A daemon that crashes finds or makes it so again, and has the changes meanwhile.
     for daemon, by in (("orchagent", "193.203.0.9"), ("syncd", "193.203.0.10")):
         sonic.processes[daemon].kill()
         left[200] = [(by, "Ethernet0", [202])]
@@ -108,7 +108,7 @@ def test_labels_through_all_stages(host, over):
     sonic.restart("fpmsyncd")
     client = connect_fpm(sonic)
     client.send(frame(host, 200, left[200]))
-    # What is not announced again goes once the replay is silent.
+    # Labels that are not announced again go once the replay is silent.
     holds(sonic, "fpmsyncd was started again", {200: left[200]})
 
 
@@ -122,7 +122,7 @@ def test_a_label_waits_for_its_neighbour(host):
     sonic.neighbor("Ethernet0", "193.203.0.7")
     wait_for("it is there", lambda: sonic.chip().labels() == {200: (("swap201@193.203.0.7",), "1")}, 20)
     sonic.wait_routes("and the route", own | {"192.0.2.0/24": ("push201@193.203.0.7",)})
-    # What cannot be is passed over, and what follows is not.
+    # Impossible rows are passed over, and those after them are not.
     for key, fields in {"Vrf1:100": {}, "1048576": {}, "16": {"mpls_pop": "many"}, "17": {"mpls_nh": "pull3"}}.items():
         sonic.set("LABEL_ROUTE_TABLE", key, **{"nexthop": "193.203.0.7", "ifname": "Ethernet0", **fields})
     sonic.set("LABEL_ROUTE_TABLE", "18", nexthop="193.203.0.7", ifname="Ethernet0", mpls_pop="2")

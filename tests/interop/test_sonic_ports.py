@@ -220,7 +220,7 @@ def test_rows_that_are_not_programmed_are_reported_once_and_left(host):
     command = [binary(), "explain", "40.0.0.0/24", "--vrf", "Vnet1", "--sonic", "--database-config", sonic.redis.config]
     said = subprocess.run(command, capture_output=True, text=True).stdout
     assert "VNET_ROUTE_TUNNEL_TABLE:Vnet1:40.0.0.0/24 is a route of a VNET" in said, said
-    # Who takes them away ends the report.
+    # Their removal ends the report.
     sonic.appl.delete("FDB_TABLE_KEY_SET", "_FDB_TABLE:Vlan10:00-11-22-33-44-55")
     sonic.set("VNET_TABLE", "Vnet2", vni="2000")
 

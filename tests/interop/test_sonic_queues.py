@@ -116,7 +116,7 @@ def test_a_server_that_lost_everything_gets_it_again(host):
     def at_rest():
         now = shown(sonic, "--json")
         return all(now.values()) and not any(queue["depth"] for queues in now.values() for queue in queues.values()) and now
-    # What is shown is up to a second old, and a machine that has much to do makes that more: so twice.
+    # Shown levels are up to a second old, and a machine that has much to do makes that more: so twice.
     wait_for("all three say that nothing waits", at_rest, 20, 1.5)
     time.sleep(3)
     before = wait_for("and still do", at_rest, 20, 1.5)

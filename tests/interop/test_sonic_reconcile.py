@@ -278,7 +278,7 @@ def test_an_appl_db_without_rows_withdraws_no_route(host):
     sonic.start("fpmsyncd")
     stays()
     assert sonic.route_count() == 0
-    # What is not announced again is gone after the replay, and not before.
+    # Routes that are not announced again go after the replay, and not before.
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
     for n, prefix in list(enumerate(SINGLE))[1:]:
         client.send(fpm.route(fpm.NEWROUTE, prefix, GATEWAYS[n % len(GATEWAYS)], port))

@@ -141,7 +141,7 @@ def test_rows_straight_to_the_stable_table(host):
     feed = blast(host, 3_000, 300)
     wait_for("the table is here", lambda: router.count() == 3_300, 60, alive=[router.process])
     check(sonic, router, own)
-    # What an fpmsyncd without it left untaken is older than what one with it writes.
+    # Rows that an fpmsyncd without it left untaken are older than those of one with it.
     sonic.processes["orchagent"].kill()
     feed.kill()
     wait_for("the table is gone", lambda: router.count() == 0, 60, alive=[router.process])

@@ -204,7 +204,7 @@ def test_fpmsyncd_beside_an_orchagent_that_stands_still(host, combination):
     assert sonic.heard() == []
     sonic.processes["orchagent"].kill()
     row = lambda: sonic.appl.hget("_ROUTE_TABLE:20.0.7.0/24", "nexthop")
-    wait_for("the row is written for who comes next", lambda: row() == "193.203.0.35", 20)
+    wait_for("the row is written for the next daemon", lambda: row() == "193.203.0.35", 20)
     sonic.again(["orchagent"])
     settled(lambda: check(sonic, router, own), 30, 0.1)
 
@@ -265,7 +265,7 @@ def test_a_routing_daemon_that_starts_again(host):
         wait_for("it is over", lambda: sonic.warm_state("bgp") == "reconciled", 20)
         assert sonic.heard() == []
         assert sonic.chip().routes() == own | next_hops(hops)
-    # What is not said again goes, and what is new comes.
+    # Routes that are not announced again go, and new ones come.
     client.close()
     client = connect_fpm(sonic)
     del hops[0]

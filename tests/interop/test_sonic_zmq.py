@@ -73,7 +73,7 @@ def test_orchagent_from_a_plain_socket(host):
         rest = dict.fromkeys(list(many)[100:], {})
         socket.send(zmq.message("ROUTE_TABLE", *moved.items(), *rest.items()))
         sonic.wait_routes("all at once", own | dict.fromkeys(moved, ("193.203.0.8",)))
-        # What is beyond what it says, SONiC's resync takes away.
+        # SONiC's resync takes away routes beyond those sent in it.
         socket.send(zmq.message("ROUTE_TABLE", ("resync", {"nexthop": "0.0.0.0"})))
         socket.send(zmq.message("ROUTE_TABLE", ("192.0.0.0/24", row)))
         socket.send(zmq.message("ROUTE_TABLE", ("resync", {})))

@@ -295,7 +295,7 @@ def test_reasons_why_a_route_is_not_sent(pair):
 
 
 def test_a_suppressed_route_is_not_in_the_view(host):
-    """What the FIB does not have is not advertised, and the view says so; a route that the FIB has is."""
+    """Routes that the FIB lacks are not advertised, and the view says so; a route that the FIB has is."""
     text = (HEAD + external("first", 65010, FIRST, 'import = ["accept"]')
             + external("second", 65011, SECOND, 'export = ["accept"]') + "[fib]\nsuppress-fib-pending = true\n" + LAB)
     router = Ribtide(host, text)

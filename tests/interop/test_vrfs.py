@@ -117,7 +117,7 @@ def test_vrfs_through_fpm(host, groups):
 
     # The VRF's device is made again: another number, the same name. The new one's routes are not taken for the old one's.
     def number():
-        return int(host.run("cat", "/sys/class/net/Vrfred/ifindex"))
+        return int(host.run("cat", "/sys/class/net/Vrfred/ifindex", mounts=True))
     before = number()
     host.ip("link", "del", "Vrfred")
     host.lan("Vrfred")

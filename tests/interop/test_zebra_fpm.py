@@ -59,6 +59,8 @@ def zebra_table(frr):
     return routes
 
 
+@pytest.mark.feature("FPM from FRR's zebra to SONiC's fpmsyncd")
+@pytest.mark.peers("frr")
 @pytest.mark.parametrize("groups", ["no fpm use-next-hop-groups", "fpm use-next-hop-groups"])
 def test_zebra_drives_fpmsyncd(host, groups):
     need("/usr/lib/frr/zebra")

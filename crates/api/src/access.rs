@@ -2,6 +2,7 @@
 //! of the Unix socket are its access control. A client on TCP may read; a change needs the token of
 //! `api.token-file` (RFC 6750). [`guard`] refuses requests of web pages.
 
+use super::page;
 use super::request::Refusal;
 use super::state::ApiState;
 use axum::extract::{ConnectInfo, Request, State};
@@ -106,7 +107,7 @@ pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -
     }
 }
 
-/// Refuses requests of a browser's page: no page uses this API, and a page of another site must
+/// Refuses requests of a browser's page, but reads by the API's own page: a page of another site must
 /// neither read nor change the router in the name of its visitor.
 fn no_page(headers: &HeaderMap, may: &str) -> Result<(), Refusal> {
     // A browser adds Origin to every cross-site request that is not a plain read, and
@@ -143,15 +144,15 @@ pub(super) async fn guard(
         )));
     }
     let headers = request.headers();
-    // The endpoint of a change refuses pages itself, and logs it.
-    if request.method() != Method::POST {
+    // The endpoint of a change refuses pages itself, and logs it. Another site may link to the page.
+    if request.method() != Method::POST && !page::is_file(request.uri().path()) {
         no_page(headers, "read")?;
     }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
     if request.method() == Method::GET && has_body {
         return Err(Refusal::Bad(format!(
-            "GET {} takes no body; write what it is to answer into the query of the URL, see docs/operations.md",
+            "GET {} takes no body; write its parameters into the query of the URL, see docs/operations.md",
             request.uri().path()
         )));
     }

@@ -8,7 +8,7 @@ use super::request::{
     RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
-use super::{answers, metrics};
+use super::{answers, metrics, page};
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Uri};
@@ -136,6 +136,13 @@ impl Endpoints {
         };
         self.with(Method::GET, path, get(scrape))
     }
+
+    /// The files of the page.
+    fn page(self) -> Self {
+        page::FILES.into_iter().fold(self, |endpoints, (path, content_type, content)| {
+            endpoints.with(Method::GET, path, get(async move || page::reply(content_type, content)))
+        })
+    }
 }
 
 /// All endpoints.
@@ -231,6 +238,7 @@ pub(super) fn endpoints() -> Endpoints {
             Ok(Changed::from(answers::asic_faults(i, faults)?))
         })
         .metrics("/metrics")
+        .page()
 }
 
 fn received(

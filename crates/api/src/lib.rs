@@ -3,7 +3,7 @@
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
 //! their bounds, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
-//! [`metrics`] has the same data for monitoring. The server has a thread of its own.
+//! [`metrics`] has the same data for monitoring, [`page`] the page for people. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -13,6 +13,7 @@ mod connections;
 mod endpoints;
 mod listener;
 pub mod metrics;
+mod page;
 mod request;
 pub mod route_check;
 mod state;

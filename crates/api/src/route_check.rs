@@ -152,7 +152,7 @@ fn agree(expected: Option<&Expected>, chip: Option<&Forward>, prefix: AnyPrefix)
         (Some(expected), None) => expected.forwarding == Forwarding::Unresolved,
         (Some(expected), Some(forward)) => {
             let found = found(forward);
-            // The own address of the router, whoever announces it.
+            // The router's own address, from any announcer.
             expected.forwarding == Forwarding::Unresolved
                 || found.is_none_or(|found| found == expected.forwarding)
         }
@@ -324,11 +324,7 @@ fn explain(router: &RouterState, open: Open, silent: &mut BTreeSet<String>) -> R
             };
             let (stage, under_way, message) = reported.unwrap_or_else(|| {
                 silent.insert(name.clone());
-                at(
-                    "fpmsyncd",
-                    true,
-                    "its stages are too busy to say; what is behind them does not go on".into(),
-                )
+                at("fpmsyncd", true, "its stages are too busy to answer; work behind them waits".into())
             });
             let stage = if asics.len() > 1 { format!("{name} {stage}") } else { stage };
             (stage, under_way, message)
@@ -399,7 +395,7 @@ fn between(
             at("orchagent", true, "the RIB manager has no such route any more, and it is programmed".into())
         }
         _ if pending => at("orchagent", true, "an earlier change is in the chip".into()),
-        _ => at("syncd", false, "the chip has something else than orchagent was told".into()),
+        _ => at("syncd", false, "the chip's entry differs from orchagent's".into()),
     }
 }
 

@@ -499,7 +499,7 @@ impl ShrinkToFit for Fpm {
 
 impl Fpm {
     fn run(mut self, mut channel: RibChannel, calls: &CallQueue<Fpm>) -> Result<(), Error> {
-        let gone = |_| Error::new("the RIB manager has stopped; its log says why");
+        let gone = |_| Error::new("the RIB manager has stopped; its log has the reason");
         channel.rib.feedback.send(RibIn::DataplaneUp(channel.id)).map_err(gone)?;
         while !channel.stop.stopped() {
             calls.serve(&mut self);
@@ -593,7 +593,7 @@ impl Fpm {
         self.groups.flush()?;
         if again {
             let up = self.feedback.send(RibIn::DataplaneUp(self.id));
-            up.map_err(|_| Error::new("the RIB manager has stopped; its log says why"))?;
+            up.map_err(|_| Error::new("the RIB manager has stopped; its log has the reason"))?;
         }
         Ok(())
     }
@@ -637,7 +637,7 @@ struct ToSyncd {
 impl SyncdLink for ToSyncd {
     fn send(&mut self, requests: &mut Vec<SaiRequest>) -> Result<(), Error> {
         self.waiting += requests.len();
-        let gone = |_| Error::new("syncd has stopped; its log says why");
+        let gone = |_| Error::new("syncd has stopped; its log has the reason");
         self.requests.send(std::mem::take(requests)).map_err(gone)
     }
 
@@ -680,7 +680,7 @@ impl OrchLink for ToOrchagent {
 
     fn answer(&mut self, out: &mut SyncdOut) -> Result<(), Error> {
         out.rows = PackedChanges::default();
-        let gone = |_| Error::new("orchagent has stopped; its log says why");
+        let gone = |_| Error::new("orchagent has stopped; its log has the reason");
         self.replies.send(std::mem::take(&mut out.replies)).map_err(gone)
     }
 
@@ -727,7 +727,7 @@ impl OrchOutputs for Answers {
     fn after_round(&mut self, orch: &mut Orch, quiet: bool, _waiting: bool) -> Result<(), Error> {
         match self.acks.acknowledge(orch, quiet) {
             true => Ok(()),
-            false => Err(Error::new("the RIB manager has stopped; its log says why")),
+            false => Err(Error::new("the RIB manager has stopped; its log has the reason")),
         }
     }
 

@@ -36,7 +36,7 @@ fn options<P: Parser>(line: &str) -> P {
 
 /// Receivers that listen on a free port of loopback, the first at `first`.
 fn listen(first: &str, arguments: &str) -> (sink::ListeningSink, SocketAddr) {
-    let line = format!("--listen {first}:0 --table --quiet --wait 20 {arguments}");
+    let line = format!("--listen {first}:0 --table --quiet --wait 120 {arguments}");
     let bound = sink::ListeningSink::new(&options::<Sink>(&line).options).unwrap();
     let at = bound.addresses()[0];
     (bound, at)

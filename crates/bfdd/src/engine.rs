@@ -262,7 +262,10 @@ impl Engine {
                 _ if session.remote_state() == State::AdminDown => {
                     "an operator of the neighbour has taken it down, which is no failure".into()
                 }
-                _ => format!("the neighbour says that its session is down ({})", session.remote_diagnostic()),
+                _ => format!(
+                    "the neighbour signals that its session is down ({})",
+                    session.remote_diagnostic()
+                ),
             },
             _ => return,
         };

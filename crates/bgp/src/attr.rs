@@ -147,17 +147,25 @@ impl AttrSet {
     }
 
     /// ORIGINATOR_ID, if present. Searched among the attributes, because only ties need it.
+    #[inline]
     pub fn originator_id(&self) -> Option<Ipv4Addr> {
-        if !self.has(flag::ORIGINATOR_ID) {
-            return None;
-        }
+        if self.has(flag::ORIGINATOR_ID) { self.read_originator_id() } else { None }
+    }
+
+    #[inline(never)]
+    fn read_originator_id(&self) -> Option<Ipv4Addr> {
         router_ids(self.value(code::ORIGINATOR_ID)?).next()
     }
 
     /// The accumulated IGP metric (RFC 7311), if present. Searched among the attributes, because few paths have it.
     #[inline]
     pub fn aigp(&self) -> Option<u64> {
-        if self.has(flag::AIGP) { self.value(code::AIGP).and_then(aigp::metric) } else { None }
+        if self.has(flag::AIGP) { self.read_aigp() } else { None }
+    }
+
+    #[cold]
+    fn read_aigp(&self) -> Option<u64> {
+        self.value(code::AIGP).and_then(aigp::metric)
     }
 
     /// Whether it has an accumulated IGP metric.
@@ -365,6 +373,12 @@ impl Content {
             return build::attribute(&mut self.bytes, flags, code, &value);
         }
         build::attribute(&mut self.bytes, flags, code, value);
+    }
+
+    /// Adds attributes in order, each in the form that [`Content::push`] gives it.
+    #[inline]
+    pub(crate) fn extend(&mut self, attributes: [&[u8]; 2]) {
+        attributes.iter().for_each(|bytes| self.bytes.extend_from_slice(bytes));
     }
 
     /// Sorts the attributes by type; nearly all peers send them sorted.

@@ -175,12 +175,14 @@ const LONG_LIVED_STALE: u64 = 1 << 63;
 const AIGP_PLACE: u32 = 31;
 
 impl Rank {
-    /// The rank of every path that this router originates. What it originates is a connected or static
-    /// route, which the RIB manager prefers to BGP's, so what is advertised is what forwards.
+    /// The rank of every path that this router originates. Such a path stands for a connected or
+    /// static route. The RIB manager prefers that route to BGP's, so the router forwards as it
+    /// advertises.
     pub const ORIGINATED: Rank =
         Rank { class: 0, aigp: 0, med: 0, neighbor_as: 0, originator_id: None, cluster_list_len: 0 };
 
     /// The rank of `attrs` of a path from a peer.
+    #[inline]
     pub fn new(attrs: &AttrSet, options: &DecisionOptions) -> Rank {
         let local_pref = attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF);
         let no_med = if options.med_missing_as_worst { u32::MAX } else { 0 };
@@ -254,6 +256,15 @@ impl Candidate<'_> {
     fn class(&self) -> Class {
         self.rank.class_at(self.cost.unwrap_or(0))
     }
+
+    /// Compares their classes. Few paths have an accumulated IGP metric.
+    #[inline]
+    fn cmp_class(&self, other: &Candidate<'_>) -> Ordering {
+        match self.rank.aigp & other.rank.aigp == NO_AIGP {
+            true => self.rank.class.cmp(&other.rank.class),
+            false => self.class().cmp(&other.class()),
+        }
+    }
 }
 
 /// Long-lived stale, LOCAL_PREF (inverted), accumulated IGP metric, AS_PATH length and ORIGIN + 1 from the highest bits down:
@@ -300,7 +311,7 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
     // The winning class, by its first member and the others.
     let mut alone = true;
     for path in usable {
-        match path.1.class().cmp(&best.1.class()) {
+        match path.1.cmp_class(&best.1) {
             Ordering::Less => (best, alone) = (path, true),
             Ordering::Equal => alone = false,
             Ordering::Greater => {}
@@ -309,13 +320,15 @@ pub fn best<C: Candidates + ?Sized>(paths: &C, options: &DecisionOptions) -> Opt
     if alone {
         return Some(best.0);
     }
-    let (first, winning) = (best.0, best.1.class());
+    let winner = best;
     let class = || {
-        (first..paths.count())
+        (winner.0..paths.count())
             .map(|i| (i, paths.at(i)))
-            .filter(|(_, path)| path.cost.is_ok() && path.class() == winning)
+            .filter(|(_, path)| path.cost.is_ok() && path.cmp_class(&winner.1) == Ordering::Equal)
     };
-    let falls = |path: Rank| class().any(|(_, other)| other.rank.beats_by_med(&path, options));
+    // Most paths have no MED.
+    let any_med = class().any(|(_, path)| path.rank.med != winner.1.rank.med);
+    let falls = |path: Rank| any_med && class().any(|(_, other)| other.rank.beats_by_med(&path, options));
     let mut best = None;
     for path in class() {
         let nearer = best.is_none_or(|best: (usize, Candidate<'_>)| {
@@ -459,11 +472,10 @@ pub fn departure(best: Candidate<'_>, gone: Rank, options: &DecisionOptions) -> 
 /// Compares two usable paths by all rules: `Less` when the older is preferred, and the rule that decided.
 fn pairwise(older: Candidate<'_>, newer: Candidate<'_>, options: &DecisionOptions) -> (Ordering, Reason) {
     let (a, b) = (older.rank, newer.rank);
-    let classes = [older.class(), newer.class()];
-    match classes[0].cmp(&classes[1]) {
+    match older.cmp_class(&newer) {
         Ordering::Equal if a.med != b.med && a.comparable(&b, options) => (a.med.cmp(&b.med), Reason::Med),
         Ordering::Equal => after_med(older, newer, options),
-        order => (order, a.class_reason(&b, classes)),
+        order => (order, a.class_reason(&b, [older.class(), newer.class()])),
     }
 }
 

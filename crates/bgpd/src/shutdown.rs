@@ -6,7 +6,8 @@ use ribtide_runtime::call::NoReply;
 use ribtide_runtime::log::target;
 use std::time::{Duration, Instant};
 
-/// How long routes may take to leave the shards. What is left then is forgotten with them.
+/// How long routes may take to leave the shards. Shards that end drop the routes that are left
+/// then.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the session thread may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

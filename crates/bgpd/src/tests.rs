@@ -333,7 +333,7 @@ fn routes_go(threads: &str) {
 }
 
 #[test]
-fn who_is_not_known_or_not_right_is_told_why() {
+fn unknown_or_wrong_peer_gets_the_reason() {
     let router = Router::start(CLIENTS);
     assert_eq!(Peer::dial(&router, "127.0.2.1", 65009).notified(), (6, 5));
     assert_eq!(router.bgp().sessions.call(|s| s.totals().refused.total()).unwrap(), 1);

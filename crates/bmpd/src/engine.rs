@@ -253,7 +253,7 @@ impl Engine {
         let mut messages = Vec::new();
         encode::peer_up(&up, &mut messages);
         self.broadcast(messages, has_peers);
-        // It has no routes yet. What it sends and is sent has markers of its own.
+        // The peer has no routes yet. Later UPDATEs, in both directions, have markers of their own.
         let mut end = Vec::new();
         encode::end(&encode::peer(info, flags::POST_POLICY, Timestamp::default()), info.families, &mut end);
         let end: Arc<[u8]> = end.into();

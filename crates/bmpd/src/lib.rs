@@ -5,9 +5,10 @@
 //! session thread, readers, shards, workers ──► bmp ──TCP──► stations
 //! ```
 //!
-//! The thread waits for no station. What a socket does not take waits in the station's queue, which has a bound; a
-//! station for which more would wait gets a Termination, and the whole tables in its next session. So the thread
-//! always empties the queue of BGP's stages, and a slow station stops none of them.
+//! The thread waits for no station. Bytes that a socket does not take wait in the station's queue,
+//! which has a bound; a station for which more would wait gets a Termination, and the whole tables
+//! in its next session. So the thread always empties the queue of BGP's stages, and a slow station
+//! stops none of them.
 //!
 //! A dump is requested from the stages a page at a time, while little waits for the station. A page comes on the
 //! queue of the stage's changes, so it needs no comparison with them ([`ribtide_bgpd::monitor`]).

@@ -662,7 +662,7 @@ impl Checker {
             Whose::Neighbor(own) | Whose::Interface(own) => (own, false),
             Whose::Dynamic => (None, true),
         };
-        // What a neighbour takes over from its group is wrong in the group.
+        // A fault in a setting that a neighbour takes over is shown in its group.
         let in_group = key!["bgp", "group", name];
         let both = Both { own, group, place, in_group };
         let external = kind == file::GroupKind::External;

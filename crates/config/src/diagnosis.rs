@@ -77,7 +77,7 @@ impl Problem {
     }
 }
 
-/// A message of serde or of a type's parser in the words of who wrote the file, and with a cure.
+/// A message of serde or of a type's parser in the words of the file's author, with a cure.
 fn plain(message: &str) -> String {
     match message {
         "invalid socket address syntax" => {
@@ -109,11 +109,12 @@ fn plain(message: &str) -> String {
         "a boolean" => "true or false",
         "a string" => "text in quotes",
         "a sequence" if found == "map" => {
-            "its header with double brackets, as in [[interface]]: there can be several"
+            "a list in brackets or, for a list of tables, a header with double brackets, as in [[interface]]"
         }
         "a sequence" => "a list in brackets, such as [\"first\", \"second\"]",
         other => other,
     };
+    let found = if found == "map" { "a table" } else { found };
     format!("{found} cannot stand here; write {write}")
 }
 

@@ -1,4 +1,5 @@
-//! The shape of the file, as serde reads it. What is absent stays absent here; defaults are given in `check`.
+//! The shape of the file, as serde reads it. An absent key stays absent here; `check` gives
+//! defaults.
 
 mod actions;
 mod fib;
@@ -188,8 +189,8 @@ pub(super) struct Originate {
     /// kernel route.
     #[serde(default)]
     pub(super) require_route: bool,
-    /// Connected routes are redistributed: policies, tried in order until one decides. What none decides on
-    /// is not originated. ORIGIN is incomplete.
+    /// Connected routes are redistributed: policies, tried in order until one decides. Routes that
+    /// none decides on are not originated. ORIGIN is incomplete.
     #[schemars(extend("x-see" = "#policy"))]
     pub(super) connected: Option<Vec<String>>,
     /// The same for static routes.
@@ -199,8 +200,8 @@ pub(super) struct Originate {
     /// The same for routes of other programs in the kernel.
     #[schemars(extend("x-see" = "#policy"))]
     pub(super) kernel: Option<Vec<String>>,
-    /// Routes that clients of the API announce are originated: policies, tried in order until one decides. What none
-    /// decides on is not originated. Without a list clients can announce none.
+    /// Routes that clients of the API announce are originated: policies, tried in order until one decides. Routes
+    /// that none decides on are not originated. Without a list clients can announce none.
     #[schemars(extend("x-see" = "operations.md#routes-of-api-clients"))]
     pub(super) api: Option<Vec<String>>,
 }

@@ -1,4 +1,5 @@
-//! What is not taken from neighbours whatever a policy says: martians, and attributes.
+//! Prefixes and attributes that are refused from neighbours before any policy: martians, discarded
+//! attributes.
 
 use super::check::{Checker, SettingKey};
 use super::diagnosis::{Step, key};

@@ -107,7 +107,7 @@ pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     parse_in(text, Path::new(""))
 }
 
-/// The shape of the file as JSON Schema (draft 2020-12), for editors and for whoever writes configurations by program. It
+/// The shape of the file as JSON Schema (draft 2020-12), for editors and for programs that write configurations. It
 /// says less than [`load`]: what values mean, and which go together, only that looks at.
 pub fn schema() -> serde_json::Value {
     let settings = schemars::generate::SchemaSettings::draft2020_12();

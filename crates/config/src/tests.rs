@@ -530,7 +530,10 @@ fn values_of_a_wrong_form_are_told_in_plain_words() {
         ("[bgp]\nprefer-oldest = 1\n", "integer `1` cannot stand here; write true or false"),
         ("[bgp]\ncpus = \"all\"\n", "write one such as \"0-3,8\", or \"auto\" for all"),
         ("[bgp]\nshards = -1\n", "write \"auto\", \"off\" or 1 to 64"),
-        ("[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n", "write its header with double brackets"),
+        (
+            "[bgp.group.a.neighbor]\naddress = \"10.0.0.1\"\n",
+            "a table cannot stand here; write a list in brackets or, for a list of tables, a header with double",
+        ),
         ("[bgp.group.a]\nneighbors = [\"10.0.0.0/8\"]\n", "this is no IP address; write one such as"),
         (
             "[bgp.group.a]\npeer-asn = 4294967296\n",

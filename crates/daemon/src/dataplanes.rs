@@ -284,8 +284,8 @@ impl RunningDataplanes {
         Ok(())
     }
 
-    /// Applies `fib.fpm-next-hop-groups`, and removes the dataplanes that `fib` does not have. What the kernel dataplane has
-    /// left is removed by [`RunningDataplanes::flush`].
+    /// Applies `fib.fpm-next-hop-groups`, and removes the dataplanes that `fib` does not have.
+    /// [`RunningDataplanes::flush`] removes the routes of a removed kernel dataplane.
     pub(crate) fn remove_others(&mut self, fib: Option<&FibConfig>, rib: &RibHandle) {
         let groups = fib.is_some_and(|fib| fib.fpm_next_hop_groups);
         let mut changed = false;
@@ -335,7 +335,7 @@ impl RunningDataplanes {
         unplug(rib, id);
         // A thread that panicked has ended the process.
         threads.into_iter().for_each(|thread| drop(thread.join()));
-        // What it imported is in the queue before this call.
+        // The routes that it imported are in the queue before this call.
         let _ = rib.forget_source(Source::Kernel);
     }
 
@@ -389,8 +389,8 @@ impl RunningDataplanes {
         }
     }
 
-    /// At the stop of the process, after its flag: waits until FPM clients have taken back what they sent, and removes what is in
-    /// the kernel. What is in virtual ASICs ends with this process.
+    /// At the stop of the process, after its flag: waits until FPM clients have taken back what
+    /// they sent, and removes what is in the kernel. Virtual ASICs end with this process.
     pub(crate) fn remove_all(&self, deadline: Instant) {
         let wait = |over: &dyn Fn() -> bool| {
             while !over() && Instant::now() < deadline {

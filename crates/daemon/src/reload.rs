@@ -207,7 +207,7 @@ impl Reloader {
         let ((mut builder, bfd), listeners) = match bound {
             Ok(bound) => bound,
             Err(e) => {
-                // What ran before most likely runs again; the first error counts.
+                // The former dataplanes most likely run again; the first error counts.
                 let _ = self.add_dataplanes(&mut dataplanes, &former, &numbers.vrfs);
                 self.remove_other_dataplanes(&mut dataplanes, &former);
                 dataplanes.flush();

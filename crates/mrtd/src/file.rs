@@ -124,7 +124,7 @@ impl PendingFile {
     pub(super) fn abandon(self) {
         let PendingFile { temporary, writer, .. } = self;
         match writer {
-            // What was collected is not written.
+            // The buffer is dropped unwritten.
             Writer::Plain(writer) => drop(writer.into_parts()),
             Writer::Gzip(writer) => drop(writer.into_parts()),
         }

@@ -128,7 +128,8 @@ impl TableDump {
                 routes.extend(page.0);
                 ends.push(page.1);
             }
-            // Of two parts that move apart, the one that is behind decides. What is after its end comes again.
+            // Of two parts that move apart, the one that is behind decides. Prefixes after its end come
+            // again.
             if let Some(end) = ends.into_iter().flatten().min() {
                 next = Some(end);
             }

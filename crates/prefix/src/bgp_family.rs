@@ -18,8 +18,9 @@ pub enum Safi {
     Unicast = 1,
 }
 
-/// A family of BGP as a type. `Prefix<F>` is the key of its NLRI: as each family has its own, no route gets into
-/// the tables of another family. What differs otherwise is a `match` of [`BgpFamily::ID`].
+/// A family of BGP as a type. `Prefix<F>` is the key of its NLRI: as each family has its own, no
+/// route gets into the tables of another family. Other differences are a `match` of
+/// [`BgpFamily::ID`].
 pub trait BgpFamily: Copy + Eq + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// The bits of a key, as stored in a prefix.
     type Bits: Bits;

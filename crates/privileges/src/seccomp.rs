@@ -194,7 +194,7 @@ fn denied() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let others = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
         .map(|family| argument(0, SeccompCmpOp::Ne, i64::from(family)));
     rules.insert(libc::SYS_socket, vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]);
-    // Input to the terminal of the one who started the process.
+    // Input to the terminal of the user that started the process.
     let input = argument(1, SeccompCmpOp::Eq, i64::try_from(TIOCSTI).unwrap_or_default())?;
     rules.insert(libc::SYS_ioctl, vec![rule(vec![input])?]);
     #[cfg(target_arch = "x86_64")]

@@ -20,7 +20,7 @@ pub type IfIndex = u32;
 /// Number of a dataplane, assigned by the host of the stages.
 pub type DataplaneId = u8;
 
-/// Number of a VRF, given by whoever wires the stages; that of a VRF that is gone should rest before it is another's.
+/// Number of a VRF, given by the program that connects the stages. The number of a removed VRF should stay unused for a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct VrfId(pub u8);
 

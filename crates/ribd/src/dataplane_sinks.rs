@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(sinks.make_room(all()), None, "less than half is empty");
         fast.take();
         assert_eq!(sinks.make_room(all()), Some(vec![0]));
-        // What it has room for comes in order, whether it lags or not.
+        // Batches with room come in order, whether the dataplane lags or not.
         assert_eq!(slow.take(), Some(1));
         let lagging = DataplaneInfo { lag: Some(1), ..up(0) };
         assert_eq!(sinks.make_room([lagging, up(1)].into_iter()), Some(vec![]));

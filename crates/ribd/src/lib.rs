@@ -7,9 +7,10 @@
 //!             confirmations          └──── interfaces ────┘
 //! ```
 //!
-//! Failures first. Interfaces have a queue of their own, which is looked at before everything else: before each batch of
-//! a backlog, and while a dataplane's ring is full. What they make of groups goes to the dataplanes ahead of all
-//! batches of routes that wait; what they make of routes comes in its turn.
+//! Failures first. Interfaces have a queue of their own, which is looked at before everything else:
+//! before each batch of a backlog, and while a dataplane's ring is full. Changes of groups that
+//! they cause go to the dataplanes ahead of all waiting batches of routes; changes of routes come
+//! in their turn.
 //!
 //! A dataplane whose ring is full is waited for, and then no routes are taken: so they wait at the BGP socket. But
 //! not when another one has worked off half of its own ring meanwhile: then the full one is left behind (`dataplane_sinks`), and no

@@ -144,7 +144,7 @@ kernel = ["reject"]
             red.of_all(Protocol::Kernel, Afi::Ipv4).map(|policy_result| policy_result.deny),
             Some(true)
         );
-        // What the kernel has by itself has no source address of ours.
+        // The kernel's own routes have no source address of ours.
         assert_eq!(red.of_all(Protocol::Connected, Afi::Ipv4), Some(FibPolicyResult::default()));
         assert_eq!(config.vrfs["blue"].policy, FibPolicy::default());
         let text = text.replace("kernel = [\"reject\"]", "bgp = [\"reject\"]");

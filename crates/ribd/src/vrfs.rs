@@ -97,11 +97,12 @@ impl RibStage {
         self.vrf_entries.iter().filter_map(|(id, entry)| Some((entry.name.as_str(), self.rib.get(*id)?)))
     }
 
-    /// From now on there are these VRFs, with these static routes and interfaces. What is the same stays as it is.
+    /// Replaces the VRFs with their static routes and interfaces. Equal ones stay as they are.
     pub(super) fn set_vrfs(&mut self, setup: VrfsSetup) -> VrfsChanged {
         let mut changed = VrfsChanged::default();
         let mut messages = Vec::new();
-        // Whoever knows VRFs by name, as SONiC does, would take the end of one for its namesake's. So that comes first.
+        // SONiC knows VRFs by name, and would take the end of one for its namesake's. So that comes
+        // first.
         let namesake = |name: &str, id: VrfId| setup.vrfs.iter().any(|s| s.name == name && s.vrf.id != id);
         let replaced = self.vrf_entries.iter().filter(|(id, entry)| namesake(&entry.name, **id));
         let replaced: Vec<VrfId> = replaced.map(|(id, _)| *id).collect();

@@ -8,18 +8,26 @@ use ribtide_model::ApiError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// A client; it connects for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     socket: PathBuf,
+    /// How long it waits for an answer; without a bound by default.
+    within: Option<Duration>,
 }
 
 impl Client {
     /// A client of the router at `socket`.
     pub(crate) fn new(socket: impl Into<PathBuf>) -> Client {
-        Client { socket: socket.into() }
+        Client { socket: socket.into(), within: None }
+    }
+
+    /// The same client, which waits at most so long for an answer.
+    pub(crate) fn within(self, within: Duration) -> Client {
+        Client { within: Some(within), ..self }
     }
 
     /// Whether a router listens at the socket.
@@ -41,7 +49,15 @@ impl Client {
     fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, String> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
-        let (status, bytes) = runtime.block_on(self.exchange(method, path, body))?;
+        let exchange = self.exchange(method, path, body);
+        let (status, bytes) = runtime.block_on(async {
+            match self.within {
+                None => exchange.await,
+                Some(within) => tokio::time::timeout(within, exchange)
+                    .await
+                    .unwrap_or_else(|_| Err(format!("the router does not answer {path} within {within:?}"))),
+            }
+        })?;
         if !status.is_success() {
             let error: Result<ApiError, _> = serde_json::from_slice(&bytes);
             return Err(error.map_or_else(|_| format!("the router replied {status}"), |e| e.error));

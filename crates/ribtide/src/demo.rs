@@ -19,7 +19,7 @@ use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::Closed;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -55,9 +55,13 @@ pub(crate) struct Options {
     /// temporary directory]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
+    /// The address of the page and the API over TCP [default: 127.0.0.1:8179, or another
+    /// free port of it]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    http: Option<SocketAddr>,
 }
 
-fn configuration(port: u16, socket: &std::path::Path) -> String {
+fn configuration(port: u16, socket: &std::path::Path, http: SocketAddr) -> String {
     format!(
         r#"[router]
 asn = 65001
@@ -81,6 +85,7 @@ addresses = ["10.0.255.254/16", "2001:db8::ffff:ffff:ffff:ffff/64"]
 
 [api]
 socket = "{}"
+http = "{http}"
 "#,
         socket.display()
     )
@@ -95,19 +100,24 @@ enum Feed {
 /// Runs the demonstration.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let socket = options.socket.clone().unwrap_or_else(default_socket);
-    let port = free_port()?;
-    let text = configuration(port, &socket);
+    let port = free_port(1179)?;
+    let http = match options.http {
+        Some(http) => http,
+        None => SocketAddr::from((Ipv4Addr::LOCALHOST, free_port(8179)?)),
+    };
+    let text = configuration(port, &socket, http);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
     let router = Router::start(config, None).map_err(|e| e.to_string())?;
-    let outcome = demonstrate(options, port, &router);
+    let outcome = demonstrate(options, port, http, &router);
     router.shut_down();
     outcome
 }
 
-fn demonstrate(options: &Options, port: u16, router: &Router) -> Result<(), String> {
+fn demonstrate(options: &Options, port: u16, http: SocketAddr, router: &Router) -> Result<(), String> {
     let interrupted = interrupted().map_err(|e| e.to_string())?;
     write_stdout(&format!(
-        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.\n"
+        "Router AS 65001 is up: BGP on 127.0.0.1:{port}, virtual ASIC behind fpmsyncd, orchagent and syncd, all in this process.\n\
+         Its page: http://{http}/\n"
     ))?;
 
     let begin = Instant::now();
@@ -160,9 +170,10 @@ fn default_socket() -> PathBuf {
     if writable { root } else { std::env::temp_dir().join(format!("ribtide-{}.sock", std::process::id())) }
 }
 
-/// Port 1179 if it is free, else a port from the system.
-fn free_port() -> Result<u16, String> {
-    let bound = TcpListener::bind("127.0.0.1:1179").or_else(|_| TcpListener::bind("127.0.0.1:0"));
+/// `preferred` if it is free, else a port from the system.
+fn free_port(preferred: u16) -> Result<u16, String> {
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let bound = bind(preferred).or_else(|_| bind(0));
     let address = bound
         .and_then(|l| l.local_addr())
         .map_err(|e| format!("no TCP port can be opened on 127.0.0.1: {e}"))?;

@@ -25,6 +25,8 @@ mod route_check;
 mod router;
 mod show;
 mod text;
+#[cfg(feature = "router")]
+mod top;
 mod watch;
 
 #[cfg(feature = "router")]
@@ -69,6 +71,9 @@ enum Command {
         #[command(flatten)]
         output: show::Output,
     },
+    /// Watch stages, queues and neighbours in the terminal
+    #[cfg(feature = "router")]
+    Top(top::Options),
     /// Show a prefix in each stage on its way to the chip
     Explain {
         /// A prefix, or an address for its longest match
@@ -280,6 +285,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Policy(what) => return Ok(policy::run(&what)?),
         Command::Show { what, output } => show::show(&what, &output)?,
+        #[cfg(feature = "router")]
+        Command::Top(options) => top::run(&options)?,
         Command::Explain { prefix, vrf, to, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
             show::explain(&prefix, vrf.as_deref(), to, databases, &output)?;

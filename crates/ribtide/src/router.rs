@@ -23,7 +23,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
             format!("{e}\n{kept}, and could not read its configuration again to reload it"),
         )
     })?;
-    // Whoever reloads need not be where the router was started.
+    // A reload may come from another working directory than the start.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     start_log(&config.log)?;
     for warning in config.warnings() {

@@ -392,7 +392,7 @@ impl Session {
             false => self.records.apply(changes),
         };
         if let Err(unfit) = applied {
-            // What we have is not what the cache believes: the next query is a Reset Query.
+            // Our records differ from those that the cache assumes: the next query is a Reset Query.
             self.id = None;
             return Err(Fault::new(unfit.code, unfit.record.to_string()));
         }

@@ -53,7 +53,7 @@ pub struct NoReply {
 impl fmt::Display for NoReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.stopped {
-            write!(f, "the {} stage has stopped; its log says why", self.stage)
+            write!(f, "the {} stage has stopped; its log has the reason", self.stage)
         } else {
             write!(
                 f,
@@ -219,7 +219,7 @@ mod tests {
         stage.join().unwrap();
         assert!(handle.wait(|v| v.len()).is_err());
         let message = handle.call(|v| v.len()).unwrap_err().to_string();
-        assert_eq!(message, "the shard stage has stopped; its log says why");
+        assert_eq!(message, "the shard stage has stopped; its log has the reason");
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl WriterProgress {
         self.generation.store(generation, Relaxed);
     }
 
-    /// The entries that are written since the start. What the writer stored before that is visible.
+    /// The entries that are written since the start. The writer's earlier stores are visible.
     pub fn done(&self) -> u64 {
         self.done.load(Acquire)
     }

@@ -127,7 +127,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Sonic, "zmq-pull", "orchagent, `-q`",
         "one reader for each connection, which starts when connections of earlier processes are read to their end", ""),
     thread(Sonic, "write-behind", "fpmsyncd, unless `--appl-db off` or `in-line` over ZeroMQ",
-        "APPL_DB; beside ZeroMQ at low priority, a second behind at most ([ADR 47](adr/0047-write-behind-bound-in-time.md))", ""),
+        "APPL_DB; beside ZeroMQ at low priority, and at full speed once rows are half a second old ([ADR 47](adr/0047-write-behind-paced-by-age.md))", ""),
     thread(Sonic, "recorder", "orchagent, `-A`", "`swss.rec` and `sairedis.rec`", ""),
     thread(Sonic, "ring", "orchagent, `-R`", "prefetched rows; it stops while orchagent stalls", ""),
     thread(Sonic, "notification-listen", "orchagent, over ZeroMQ", "the listener for notifications of SONiC's syncd", ""),
@@ -216,9 +216,9 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Sonic, "keys in ROUTE_TABLE_KEY_SET", 10_000, "keys, while there is an orchagent",
         "the thread that writes APPL_DB ([ADR 19](adr/0019-back-pressure-of-a-stalled-orchagent-over-redis.md))"),
     queue(Sonic, "ROUTE_TABLE to APPL_DB (write-behind)", 0, "where it carries the routes 320 batches of 1,000 rows; a script call writes 1,000 rows or 64 KiB \
-        ([ADR 18](adr/0018-commands-in-a-killed-redis-clients-socket.md)). Beside ZeroMQ 2,048 batches, packed (`--write-behind-max`, `--write-behind-max-age`)",
+        ([ADR 18](adr/0018-commands-in-a-killed-redis-clients-socket.md)). Beside ZeroMQ 2,048 batches, packed (`--write-behind-max`); fewer with `--write-behind-wait`",
         "fpmsyncd, which hands over nothing while rows wait there, so changes coalesce"),
-    queue(Sonic, "ROUTE_TABLE to APPL_STATE_DB (write-behind)", 0, "2,048 batches of 1,000 rows, packed (`--write-behind-max`, `--write-behind-max-age`)", "orchagent"),
+    queue(Sonic, "ROUTE_TABLE to APPL_STATE_DB (write-behind)", 0, "2,048 batches of 1,000 rows, packed (`--write-behind-max`); fewer with `--write-behind-wait`", "orchagent"),
     queue(Sonic, "queries of `explain --sonic` to a daemon, and its replies", 16, "queries", "no stage: more are dropped, and the client reports that after 15 s"),
     queue(Sonic, "rows in m_toSync", 0, "50,000 rows of orchagent", "no stage: while a request is under way it takes no more"),
     queue(Sonic, "ROUTE_TABLE taken consumer", 29, "prefetched, with `-R`", "the prefetching thread"),
@@ -234,7 +234,7 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Sonic, "notifications to ZeroMQ", 64, "notifications to SONiC's orchagent, with `--beside`",
         "no stage: 10,000 more wait in the `beside` thread"),
     queue(Sonic, "to FILE", 64, "pieces of 64 KiB each of a recording (`-A`)", "orchagent"),
-    queue(Sonic, "rows to ASIC_DB (write-behind)", 0, "2,048 batches, of a bulk each (`--write-behind-max`, `--write-behind-max-age`)", "syncd"),
+    queue(Sonic, "rows to ASIC_DB (write-behind)", 0, "2,048 batches, of a bulk each (`--write-behind-max`); fewer with `--write-behind-wait`", "syncd"),
 ];
 
 /// The place of a queue in the order of a route's path; `None` of queues beside it and of unknown

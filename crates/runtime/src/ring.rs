@@ -90,7 +90,8 @@ pub struct Progress {
     pub taken: u64,
     /// The kernel's id of the thread that took last; 0: none yet.
     pub consumer: u32,
-    /// Whether it is a ring, whose batches wait in this process. What a gauge counts may be elsewhere.
+    /// Whether it is a ring, whose batches wait in this process. A gauge may count things
+    /// elsewhere.
     pub is_ring: bool,
 }
 

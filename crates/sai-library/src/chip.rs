@@ -209,7 +209,7 @@ impl LibraryChip {
                 matches!(attribute.value_type(), ValueType::ObjectId | ValueType::ObjectList)
             });
             for attribute in names {
-                // What the library does not support, it does not have.
+                // An attribute that the library does not support has no value.
                 let Ok(mut value) = self.library.read(object, Id::Oid(oid), attribute) else { continue };
                 for oid in value.oids_mut().iter().copied().filter(|oid| *oid != 0) {
                     if !found.contains_key(&oid)
@@ -292,7 +292,7 @@ impl Sai for LibraryChip {
     fn port_states(&mut self) -> Vec<PortState> {
         if self.switch != 0 && std::mem::take(&mut self.all_ports) {
             let mut all = self.read_ports();
-            // What the library reported meanwhile is no older.
+            // States that the library reported meanwhile are at least as new.
             all.append(&mut self.ports);
             self.ports = all;
         }

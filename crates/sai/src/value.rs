@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The bytes of `chardata`.
 pub const CHARDATA_MAX: usize = 32;
 
-/// A value. Which of these a value type has, [`Value::read`] says.
+/// A value. [`Value::read`] has the variant of each value type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     /// `BOOL`

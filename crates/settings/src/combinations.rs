@@ -1,12 +1,14 @@
 //! Settings that cannot be combined, in one table: which, why, and what to choose instead.
 //!
-//! The check of a configuration and the daemons of SONiC's path ask it with what they know, at the start and when a setting
-//! changes. What loses routes, or lets them wait for ever, is refused; what only gains nothing is shown in
-//! `ribtide show pipeline --sonic` and not refused.
+//! The check of a configuration and the daemons of SONiC's path ask it with what they know, at the
+//! start and when a setting changes. A combination that loses routes, or lets them wait for ever,
+//! is refused. One that only gains nothing is shown in `ribtide show pipeline --sonic` and not
+//! refused.
 
 use crate::{Mode, Persistence};
 
-/// What is asked for. What one does not know of is left as in the default, which conflicts with nothing.
+/// The requested settings. A caller leaves unknown ones at their defaults, which conflict with
+/// nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestedSettings {
     /// `fib.kernel`.

@@ -156,7 +156,7 @@ pub fn simulate<S: Script>(
     };
     let Outcome { coverage, handled, result } = play(&script, &all, sabotage);
     let failure = result.err().map(|(at, mut why)| {
-        // What came after the failure has no part in it.
+        // Events after the failure have no part in it.
         let mut kept: Vec<usize> = all[..(at + 1).min(all.len())].to_vec();
         if shorten {
             let fails = |kept: &[usize]| play(&script, kept, sabotage).result.err().map(|(_, why)| why);

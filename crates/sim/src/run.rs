@@ -376,7 +376,7 @@ impl<'w> Run<'w> {
                 }
             }
             Event::Sweep(peer, family) => {
-                // What came before End-of-RIB goes ahead of it.
+                // Earlier messages go ahead of End-of-RIB.
                 self.flush(*peer);
                 self.sweep(*peer, FamilySet::NONE.with(*family));
             }
@@ -404,7 +404,7 @@ impl<'w> Run<'w> {
             }
             Event::Refresh(peer, family) => self.egress.refresh(PeerId(*peer as u32), *family),
             Event::BeginRefresh(peer, family) => {
-                // What came before the mark is no part of the refresh.
+                // Earlier messages are no part of the refresh.
                 self.flush(*peer);
                 let (peer, session) = (PeerId(*peer as u32), self.readers[*peer].session);
                 self.send(peer.0 as usize, |_| ShardIn::BeginOfRefresh { peer, session, family: *family });

@@ -433,7 +433,7 @@ fn compare(seed: u64, links: &[u32]) {
     }
     let rng = &mut Rng::of_purpose(seed, &[31]);
     let mut both = Both::new(links.to_vec());
-    // Tables exist from their first route on, whoever made it in the namespace.
+    // Tables exist from their first route on, of any program in the namespace.
     for table in TABLES {
         for prefix in ["203.0.113.0/24", "2001:db8:cccc::/48"] {
             let route = OwnedRoute {

@@ -9,7 +9,7 @@ use ribtide_sim::campaign::{Script as _, run, simulate};
 use ribtide_sim::router::{Break, Script};
 
 /// Seeds of each change: routes of one in three go over ZeroMQ.
-const SEEDS: u64 = 15_000;
+const SEEDS: u64 = 10_000;
 
 #[test]
 fn router_with_faults_is_safe_on_the_way_and_agrees_in_the_end() {

@@ -15,7 +15,7 @@ use ribtide_swss::fpmsyncd::{ResendKind, ResyncState};
 use ribtide_swss::row::{LabelKey, LabelRouteRow, RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::zmq::{Endpoint, WINDOW, ZmqProducer};
-use ribtide_tables::{LagBound, Pipeline, PlainTable, Producer, ProducerStateTable, WriteBehind};
+use ribtide_tables::{LagLimits, Pipeline, PlainTable, Producer, ProducerStateTable, WriteBehind};
 use std::time::Duration;
 
 /// The port of orchagent for tables; on a host with several ASICs each namespace has its own.
@@ -32,27 +32,27 @@ pub(super) fn in_namespace(port: u16) -> u16 {
     namespace.map_or(port, |id| port.saturating_add(id).saturating_add(1))
 }
 
-/// The maximum lag of a write-behind database.
+/// The pace and the limits of a write-behind database.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Lag {
     /// The most rows that wait for a write-behind database, in whole thousands. Routes wait while there are
     /// as many
     #[arg(long, value_name = "ROWS", default_value_t = 2_048_000)]
     pub write_behind_max: usize,
-    /// How long a row should wait for a write-behind database: from half of it on, rows are written at full
-    /// speed. 0: written with low priority while routes come, whatever the age
+    /// The pace of a write-behind database, and no bound: once a row waits half of this, rows are written at
+    /// full speed. 0: once a row is 10 s old
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub write_behind_max_age: u64,
-    /// Let routes wait rather than exceed --write-behind-max-age: a burst goes as fast as Redis takes its
-    /// rows
+    /// Make --write-behind-max-age a bound: routes wait rather than exceed it, so a burst goes as fast as
+    /// Redis takes its rows
     #[arg(long)]
     pub write_behind_wait: bool,
 }
 
 impl Lag {
-    pub(super) fn bound(self) -> LagBound {
+    pub(super) fn limits(self) -> LagLimits {
         let age = (self.write_behind_max_age > 0).then(|| Duration::from_millis(self.write_behind_max_age));
-        LagBound { rows: self.write_behind_max, age, waits: self.write_behind_wait }
+        LagLimits { rows: self.write_behind_max, age, waits: self.write_behind_wait }
     }
 
     /// Notes its settings.
@@ -293,12 +293,12 @@ impl<R: ResyncRow> Routes<R> {
     }
 
     /// Whether changes would leave this process; without a connected orchagent they go to APPL_DB. Not
-    /// while APPL_DB is as far behind as it may be.
+    /// while rows wait for older ones (--write-behind-wait).
     pub(super) fn has_room(&self) -> bool {
         match self {
             Routes::Redis(redis) => redis.written.has_room(),
             Routes::Zmq(zmq) => {
-                zmq.kept.is_in_bound() && (!zmq.producer.is_connected() || zmq.producer.has_room())
+                zmq.kept.admits_rows() && (!zmq.producer.is_connected() || zmq.producer.has_room())
             }
         }
     }
@@ -349,10 +349,10 @@ enum Kept<R: Row> {
 }
 
 impl<R: Row> Kept<R> {
-    fn is_in_bound(&self) -> bool {
+    fn admits_rows(&self) -> bool {
         match self {
             Kept::Off | Kept::InLine(_) => true,
-            Kept::WriteBehind(table) => table.is_in_bound(),
+            Kept::WriteBehind(table) => table.admits_rows(),
         }
     }
 
@@ -379,7 +379,7 @@ impl<R: ResyncRow> ZmqRoutes<R> {
                 Kept::Off
             }
             Persistence::WriteBehind => {
-                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.bound(), rings)?)
+                Kept::WriteBehind(WriteBehind::low_priority(table()?, lag.limits(), rings)?)
             }
             Persistence::InLine => Kept::InLine(Box::new(table()?)),
         };

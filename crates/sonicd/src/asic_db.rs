@@ -55,8 +55,8 @@ pub(super) enum AsicDb {
 }
 
 impl AsicDb {
-    /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` bounds the
-    /// write-behind queue.
+    /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` sets the
+    /// pace and the limits of write-behind.
     pub(super) fn open<C: Sai>(
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<C>,
@@ -136,7 +136,7 @@ impl AsicDb {
         Ok(())
     }
 
-    /// Whether [`AsicDb::write`] would not wait for the bound in time.
+    /// Whether [`AsicDb::write`] would not wait for older rows (--write-behind-wait).
     pub(super) fn has_room(&self) -> bool {
         match self {
             AsicDb::Off { .. } | AsicDb::InLine(_) => true,
@@ -207,7 +207,7 @@ impl AsicWriter {
     fn start(mut rows: Rows, lag: Lag, rings: &Rings) -> Result<AsicWriter, Error> {
         let bound = lag.write_behind_max / BULK;
         let (batches, waiting) = rings.bounded::<Box<PackedChanges>>("rows to ASIC_DB (write-behind)", bound);
-        let lag = WriteBehindLag::new(lag.bound(), Db::Asic.name());
+        let lag = WriteBehindLag::new(lag.limits(), Db::Asic.name());
         let pace = LowPriorityPace::new(lag.clone());
         let (its_pace, its_lag, age) = (pace.clone(), lag.clone(), lag.gauge(Db::Asic.name(), rings));
         let (failing, failed) = oneshot::pair();
@@ -265,7 +265,7 @@ impl AsicWriter {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Enqueues rows. Blocks while the queue is full, or ASIC_DB is as far behind as it may be.
+    /// Enqueues rows. Blocks while the queue is full, and with --write-behind-wait while rows would become too old.
     fn write(&mut self, changes: PackedChanges) -> Result<(), Error> {
         self.given += 1;
         self.pace.came(Instant::now());
@@ -273,7 +273,7 @@ impl AsicWriter {
         let sent = self.batches.as_ref().is_some_and(|batches| batches.send(Box::new(changes)).is_ok());
         match self.failed.try_recv() {
             Some(e) => Err(e),
-            None if !sent => Err(Error::new("ASIC_DB is no longer written; the log says why")),
+            None if !sent => Err(Error::new("ASIC_DB is no longer written; the log has the reason")),
             None => Ok(()),
         }
     }

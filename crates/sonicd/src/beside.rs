@@ -4,12 +4,12 @@
 //! orchagent ([`front`]), ribtide's, and syncd. So a request of SONiC's orchagent does not wait for
 //! rows of routes.
 
-mod foreign;
 mod front;
 mod names;
+mod routeorch;
 mod stage;
 
-pub(super) use foreign::ForeignRows;
+pub(super) use routeorch::RouteOrchRows;
 pub(super) use stage::{FromOrch, LearnedRows, RecordedVids, start};
 
 use super::config_db::ConfigDb;

@@ -153,8 +153,8 @@ impl ResponseSender {
         self.resume();
     }
 
-    /// Says what is refused, answers, and says of rows that were `found` that the chip has them. Who is not connected yet hears
-    /// what is in the chip when it is.
+    /// Says what is refused, answers, and says of rows that were `found` that the chip has them. An
+    /// fpmsyncd that is not connected yet gets the chip's routes when it connects.
     pub(super) fn answer(
         &mut self,
         refusals: &[Refusal],
@@ -200,7 +200,7 @@ impl ResponseSender {
         while self.push.has_room() {
             let Some(message) = self.unsent.pop_front() else { break };
             if !self.push.send(message) {
-                // What is in the chip is said on the next connection.
+                // The next connection begins with the routes in the chip.
                 self.forget();
             }
         }
@@ -317,7 +317,7 @@ impl ResponseReceiver {
             (Source::Orchagent(_), _) => ("direct", ""),
             (Source::None { .. }, _) => ("no orchagent answers yet", ""),
             (Source::Redis(_), Some(_)) => ("through Redis", "orchagent is not there, or not ribtide's"),
-            (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log says more"),
+            (Source::Redis(_), None) => ("through Redis", "the port of answers is taken; the log has more"),
         }
     }
 

@@ -116,7 +116,7 @@ pub(super) fn answer<S: 'static>(
 /// The state in fpmsyncd.
 pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix) -> ExplainReply {
     let Some(state) = machine.explain(vrf, prefix) else {
-        let messages = "no client announces it, or it cannot be carried, of which the log says why";
+        let messages = "no client announces it, or it cannot be carried, and the log has the reason";
         return stage("fpmsyncd", StageState::Absent, messages).into();
     };
     let mut messages: Vec<String> = state.row.iter().map(route_stages::row_text).collect();

@@ -1,4 +1,4 @@
-//! What of SONiC's daemons waits without progress: a row of STATE_DB for each, written by its bookkeeping thread.
+//! Stalled work of SONiC's daemons: a row of STATE_DB for each, written by its bookkeeping thread.
 //!
 //! A STATE_DB that stands still itself has no news; the log of the daemon has.
 

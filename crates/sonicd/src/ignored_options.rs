@@ -33,11 +33,7 @@ impl OrchagentIgnored {
             }
         };
         none("-i", self.chip.as_deref(), "there is one virtual switch");
-        none(
-            "-v",
-            self.vrf.as_deref(),
-            "SONiC's ZeroMQ server does not go by it either; -q says where it listens",
-        );
+        none("-v", self.vrf.as_deref(), "SONiC's ZeroMQ server ignores it too; -q says where it listens");
         none("-c", self.counters.as_deref(), "a virtual switch counts no packets");
         none("-M", self.macsec.then_some("given"), "MACsec is not of the route path");
     }
@@ -87,7 +83,12 @@ impl SyncdIgnored {
             "`ribtide syncd --query-socket` answers what the switch has",
         );
         let file = self.break_first.as_ref().map(|file| file.display().to_string());
-        none("-b", file.as_deref(), "none", "a new view always removes routes before what they stand on");
+        none(
+            "-b",
+            file.as_deref(),
+            "none",
+            "a new view always removes routes before the objects that they use",
+        );
         let counters = "a virtual switch counts no packets";
         none("-B", self.bulk_counters.as_deref(), "none", counters);
         none("-G", given(self.port_counters), "none", counters);

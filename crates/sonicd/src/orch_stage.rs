@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Poll interval while `orchagent_restart_check` waits for a reply.
 const RESTART_CHECK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// The interval of looks whether the responses' database is no longer as far behind as it may be.
+/// The interval of looks whether APPL_STATE_DB admits rows again (--write-behind-wait).
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Intervals at which the state machine gets the time: while something waits, and otherwise.
 const TICKS: (Millis, Millis) = (1000, 10_000);
@@ -266,7 +266,7 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         mut record: Option<&mut Recording>,
     ) -> Result<usize, Error> {
         self.ready |= self.consumer.wake_up().take().map_err(|Closed| {
-            Error::new(format!("the table {} has no reader any more; the log says why", R::TABLE))
+            Error::new(format!("the table {} has no reader any more; the log has the reason", R::TABLE))
         })?;
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
         if !self.ready || max == 0 {

@@ -7,7 +7,7 @@
 use super::appl_transport;
 use super::asic_transport::{self, AsicTransport, VIDCOUNTER};
 use super::beside::{
-    self, BesideOptions, BesideTransports, ForeignRows, FromOrch, LearnedRows, RecordedVids,
+    self, BesideOptions, BesideTransports, FromOrch, LearnedRows, RecordedVids, RouteOrchRows,
 };
 use super::config_db::{ConfigDb, Switch};
 use super::config_watch::ConfigWatch;
@@ -498,10 +498,10 @@ fn beside_feeds(
     };
     let (routes, labels) = ZmqConsumer::bind_two(listen, &daemon.rings, &daemon.stop)?;
     let label_table = |table| TableFeed::new(table, Orch::label_route);
-    let mut labels = ForeignRows::new(labels, (endpoint, machine.clone()), label_table, daemon)?;
+    let mut labels = RouteOrchRows::new(labels, (endpoint, machine.clone()), label_table, daemon)?;
     let (pops, adds) = (timers.timer("POPS"), timers.timer("ADD_TO_SYNC"));
     let route_table = |table| TableFeed::together(table, Orch::routes).timed(pops, adds);
-    let mut routes = ForeignRows::new(routes, (endpoint, machine), route_table, daemon)?;
+    let mut routes = RouteOrchRows::new(routes, (endpoint, machine), route_table, daemon)?;
     let mut found = Vec::new();
     daemon.plain::<LabelRouteRow>()?.rows(|key, row| found.push(Change::set(key, row)))?;
     labels.found(found, |change| orch.label_route(change));

@@ -53,7 +53,7 @@ impl ResponsePublisher {
             published.forget()?;
         }
         Ok(ResponsePublisher {
-            writer: WriteBehind::low_priority(published, lag.bound(), &daemon.rings)?,
+            writer: WriteBehind::low_priority(published, lag.limits(), &daemon.rings)?,
             all,
         })
     }
@@ -84,9 +84,9 @@ impl ResponsePublisher {
         Ok(self.writer.nudge()?)
     }
 
-    /// Whether [`ResponsePublisher::publish`] would not wait for the bound in time.
+    /// Whether [`ResponsePublisher::publish`] would not wait for older rows (--write-behind-wait).
     pub(super) fn has_room(&self) -> bool {
-        self.writer.is_in_bound()
+        self.writer.admits_rows()
     }
 
     /// Whether everything is published.

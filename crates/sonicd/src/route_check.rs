@@ -516,7 +516,7 @@ impl Scene {
         let found = match forwarding {
             None => "not in ASIC_DB".to_owned(),
             Some(Ok(forwarding)) => forwarding.to_string(),
-            Some(Err(_)) => "to what is not there".to_owned(),
+            Some(Err(_)) => "to an object that is not there".to_owned(),
         };
         let Some(expected_index) = known.expected_index else {
             if forwarding.is_none_or(|forwarding| is_own(dest, forwarding.as_ref().ok())) {
@@ -546,7 +546,7 @@ impl Scene {
         };
         let direct;
         let expected = match expected {
-            // The own address of the router, whoever announces it.
+            // The router's own address, from any announcer.
             _ if own && to_cpu => return None,
             Expected::Unread if forwarding.is_some() => return None,
             Expected::Unread => return finding(shown.to_string(), found, ABSENT),

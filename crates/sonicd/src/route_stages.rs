@@ -62,7 +62,7 @@ pub fn stalled(stages: &mut [ExplainStage], left: Option<Duration>) {
     }
     chip.messages.push(match left {
         Some(left) => format!("it is stalled, and goes on in {:.1} s", left.as_secs_f64()),
-        None => "it is stalled until it is told to go on".into(),
+        None => "it is stalled until a command resumes it".into(),
     });
 }
 
@@ -97,7 +97,7 @@ mod tests {
             (stages[2].state, stages[2].messages.join(" "))
         };
         let (passed, waits, absent) = (StageState::Passed, StageState::Waiting, StageState::Absent);
-        let for_ever = "it is stalled until it is told to go on";
+        let for_ever = "it is stalled until a command resumes it";
         assert_eq!(messages([passed, waits, absent], None), (waits, for_ever.into()));
         assert_eq!(messages([passed, absent, absent], None).0, waits);
         // A withdrawal.

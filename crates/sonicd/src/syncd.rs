@@ -167,7 +167,7 @@ fn socket_mode(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Which requests are held against SAI's schema.
+/// The requests that are checked against SAI's schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Validate {
     /// All requests.

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// Sleep time while the last requests are in flight.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// The interval of looks whether ASIC_DB is no longer as far behind as it may be.
+/// The interval of looks whether ASIC_DB admits rows again (--write-behind-wait).
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Requests at the chip at most.
 const AT_WORK: usize = 8;

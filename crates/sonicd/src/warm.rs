@@ -214,7 +214,7 @@ impl Restore {
             return Ok(false);
         }
         self.warm.set_state(State::Reconciled);
-        tracing::info!(target: target::ORCHAGENT, "started warm: what was there stays, what changed meanwhile is done");
+        tracing::info!(target: target::ORCHAGENT, "started warm: unchanged objects stay, and changes since the stop are programmed");
         Ok(true)
     }
 }

@@ -81,7 +81,8 @@ pub(super) fn load(
         Err(e) => return Err(failed(e)),
     };
     std::fs::remove_file(path).map_err(failed)?;
-    let bad = |line: &str| Error::new(format!("\"{line}\" in {} says nothing of a switch", path.display()));
+    let bad =
+        |line: &str| Error::new(format!("\"{line}\" in {} is no line of a saved switch", path.display()));
     let (mut last, mut numbers, mut objects, mut entries) = (0, Vec::new(), Vec::new(), Vec::new());
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(failed)?;
@@ -99,8 +100,8 @@ pub(super) fn load(
         }
     }
     let mut chip = VirtualSwitch::new(ports, Behavior::default());
-    // The chip gives its numbers one after the other, so each object comes after all that it names.
-    // What an object was given later may name one with a higher number.
+    // The chip gives its numbers one after the other, so each object comes after all that it names. An
+    // attribute that was set later may name an object with a higher number.
     objects.sort_unstable_by_key(|(object, id, _)| {
         let number = id.oid().map_or(u64::MAX, |rid| rid.index());
         (*object != ObjectType::Switch, number, place(*object), *id)
@@ -124,7 +125,7 @@ pub(super) fn load(
             }
         }
     }
-    // What orchagent removed of the switch's own objects.
+    // The switch's own objects that orchagent removed.
     let kept: HashSet<ObjectId> = objects.iter().map(|(_, id, _)| *id).collect();
     let switch =
         objects.iter().find(|(object, ..)| *object == ObjectType::Switch).and_then(|(_, id, _)| id.oid());

@@ -1,17 +1,17 @@
 //! Mode `beside`: SONiC's orchagent behind ribtide's, which is the only client of syncd.
 //!
 //! SONiC's orchagent, the *client* here, is connected to ribtide as if ribtide were syncd. Its
-//! requests, the replies, and notifications pass as opaque text. What passes teaches ribtide's
-//! orchagent ([`crate::orch::Orch`]) interfaces, neighbours, VRFs, own addresses and link states,
-//! as rows; it programs routes and groups by them, as alone.
-//! [ADR 48](../../../docs/adr/0048-sonics-orchagent-behind-ribtides.md) lists every request that does not
-//! simply pass.
+//! requests, the replies, and notifications pass as opaque text. From these messages ribtide's
+//! orchagent ([`crate::orch::Orch`]) learns interfaces, neighbours, VRFs, own addresses and link
+//! states, as rows; it programs routes and groups by them, as alone. [ADR
+//! 48](../../../docs/adr/0048-sonics-orchagent-behind-ribtides.md) lists every request that does
+//! not simply pass.
 //!
 //! | part | owns |
 //! | --- | --- |
 //! | [`Beside`] | the order of requests to syncd: those of ribtide's program, the client's, orchagent's |
 //! | `message` | the text of messages |
-//! | `learned` | what passed taught, in the object ids of one view |
+//! | `learned` | state learned from messages, in the object ids of one view |
 //! | `client` | requests of the client that do not simply pass |
 //! | `requests` | requests of ribtide's orchagent: those that are only stand-ins, and the others |
 //! | `own` | stand-ins, and what ribtide has put into the chip |
@@ -46,7 +46,7 @@ use view::Effect;
 /// one bulk.
 const BULK_MAX: usize = 1000;
 
-/// A row for ribtide's orchagent, made of what passed.
+/// A row for ribtide's orchagent, made of messages between SONiC's and syncd.
 #[derive(Clone, Debug)]
 pub enum LearnedRow {
     /// A port, LAG, VLAN or sub-interface, and the state of its link.
@@ -153,9 +153,9 @@ pub struct Beside {
     described: bool,
     own: Own,
     announced: Announced,
-    /// Routes and labels that SONiC's RouteOrch makes: their rows were sent on to it.
-    foreign: Set<(Option<Name>, AnyPrefix)>,
-    foreign_labels: Set<u32>,
+    /// Routes and labels that SONiC's RouteOrch programs: their rows were sent to it.
+    routeorch_routes: Set<(Option<Name>, AnyPrefix)>,
+    routeorch_labels: Set<u32>,
     /// Requests of ribtide's orchagent that wait.
     requests: VecDeque<SaiRequest>,
     /// Whether ribtide's orchagent has ended its own start.
@@ -186,8 +186,8 @@ impl Beside {
             described: false,
             own: Own::default(),
             announced: Announced::default(),
-            foreign: Set::default(),
-            foreign_labels: Set::default(),
+            routeorch_routes: Set::default(),
+            routeorch_labels: Set::default(),
             requests: VecDeque::new(),
             started: false,
             waiting: VecDeque::new(),
@@ -229,20 +229,20 @@ impl Beside {
         self.link_states(text, out);
     }
 
-    /// Takes in that the row of a destination is one that SONiC's RouteOrch makes, or is not any
-    /// more. Call it before the row goes on.
-    pub fn route_is_foreign(&mut self, vrf: Option<Name>, prefix: AnyPrefix, foreign: bool) {
-        match foreign {
-            true => drop(self.foreign.insert((vrf, prefix))),
-            false => drop(self.foreign.remove(&(vrf, prefix))),
+    /// Records whether SONiC's RouteOrch programs a destination (`by_routeorch`). Call it before the
+    /// row is sent to RouteOrch.
+    pub fn set_routeorch_route(&mut self, vrf: Option<Name>, prefix: AnyPrefix, by_routeorch: bool) {
+        match by_routeorch {
+            true => drop(self.routeorch_routes.insert((vrf, prefix))),
+            false => drop(self.routeorch_routes.remove(&(vrf, prefix))),
         }
     }
 
     /// The same for a label.
-    pub fn label_is_foreign(&mut self, label: u32, foreign: bool) {
-        match foreign {
-            true => drop(self.foreign_labels.insert(label)),
-            false => drop(self.foreign_labels.remove(&label)),
+    pub fn set_routeorch_label(&mut self, label: u32, by_routeorch: bool) {
+        match by_routeorch {
+            true => drop(self.routeorch_labels.insert(label)),
+            false => drop(self.routeorch_labels.remove(&label)),
         }
     }
 

@@ -49,12 +49,10 @@ pub enum AsicChange {
     SetEntry(ObjectType, RawText, Attrs),
     /// Remove the row of such an entry.
     RemoveEntry(ObjectType, RawText),
-    /// Set a field of `HIDDEN`: objects that the chip has of its own. Beside ports and the default
-    /// virtual router they are a list with the name of their type, in the order in which the chip
-    /// made them.
+    /// Set a field of `HIDDEN`, the chip's own objects: ports, the default virtual router, and a list
+    /// for each other type, in the order of creation.
     Hidden(Attr),
-    /// Note that orchagent describes what shall be, which is kept nowhere yet, and was not applied
-    /// in full; or that it was.
+    /// Note that a view is described and not applied in full, or that it was applied.
     View(bool),
 }
 
@@ -116,7 +114,7 @@ pub struct Syncd<S: Sai> {
     /// Whether a thread writes [`SyncdOut::rows`], and orchagent may start again on a chip that
     /// holds objects.
     keeps_rows: bool,
-    /// Which requests are held against SAI's schema.
+    /// The requests that are checked against SAI's schema.
     validation: Validation,
     /// Objects that a comparison of ASIC_DB suspects, and that no request changed since.
     watched: Set<ObjectId>,
@@ -279,7 +277,7 @@ impl<S: Sai> Syncd<S> {
                         out.events.push("a view was not applied in full; start orchagent again".into());
                         Status::Failure
                     }
-                    // What it describes was made while it was described.
+                    // The objects of the view were made as orchagent described them.
                     None => Status::Success,
                 },
             ),
@@ -458,7 +456,7 @@ impl<S: Sai> Syncd<S> {
         for object in [ObjectType::RouteEntry, ObjectType::InsegEntry] {
             items.extend(store.sorted(object).into_iter().map(|(id, attrs)| (object, Item { id, attrs })));
         }
-        // What was set on objects that the chip has of its own comes after all that it may name.
+        // Attributes set on the chip's own objects come after all objects that they may name.
         let (mut sets, names) = (Vec::new(), hidden_numbers(hidden));
         let mut items = items.into_iter().peekable();
         while let Some((object, item)) = items.next() {
@@ -642,8 +640,7 @@ impl<S: Sai> Syncd<S> {
         rules: bool,
         out: &mut SyncdOut,
     ) -> Vec<Status> {
-        // What cannot be translated is answered here; with the mode that stops, so is what comes
-        // after it.
+        // Items that cannot be translated are answered here; so are those after them in the mode that stops.
         let mut statuses = Vec::with_capacity(items.len());
         let mut for_chip = Vec::with_capacity(items.len());
         let mut stopped = false;
@@ -672,7 +669,7 @@ impl<S: Sai> Syncd<S> {
         }
         if unknown > 0 {
             out.events.push(format!(
-                "{unknown} of {} {} name objects that were never made; orchagent is told which",
+                "{unknown} of {} {} name objects that were never made; the reply to orchagent names them",
                 items.len(),
                 object.name()
             ));
@@ -720,7 +717,7 @@ impl<S: Sai> Syncd<S> {
         match verb {
             Verb::Create => false,
             Verb::Remove => true,
-            // What is missing may be the new next hop.
+            // The missing object may be the new next hop.
             Verb::Set => {
                 item.id.oid().is_none()
                     && self.chip.get(object, &item.id, &mut item.attrs.to_vec()).is_err_and(is_missing)

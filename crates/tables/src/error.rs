@@ -104,7 +104,7 @@ impl fmt::Display for TableError {
                  the switch again"
             ),
             TableError::Stopped { table } => {
-                write!(f, "the stage at the other end of {table} has stopped; its log says why")
+                write!(f, "the stage at the other end of {table} has stopped; its log has the reason")
             }
         }
     }

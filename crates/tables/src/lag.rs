@@ -1,12 +1,12 @@
-//! How far a write-behind database is behind: the rows that it does not have, the age of the oldest,
-//! and the wait of a producer at the bound.
+//! How far a write-behind database is behind: the rows that it does not have, and the age of the
+//! oldest.
 //!
-//! From half of the age on, the writer writes at full speed. Where producers wait, the age is a bound, which holds
-//! by admission. A row is admitted while the rows before it need at most a
-//! third of the bound, at the rate of the last writes, and while the oldest is younger than three
-//! quarters of it. So a server that is too slow, or that stops, delays the producer and not the bound.
-//! Only a server that suddenly needs more than three times as long can exceed it, by the rows that
-//! were admitted before.
+//! The age sets the pace of the writer (`low_priority_pace`). It bounds nothing by itself:
+//! rows that come faster than the server takes them grow older. With [`LagLimits::waits`] producers
+//! wait instead: a row is admitted while the rows before it need at most a third of the age at the
+//! rate of the last writes, and while the oldest is younger than three quarters of it. Then only a
+//! server that suddenly needs more than three times as long exceeds the age, by the rows that were
+//! admitted before.
 
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::ring::Rings;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const INITIAL_RATE: f64 = 20_000.0;
 /// Rows of a write that says something about the rate: round trips bound the rate of fewer rows.
 const SAMPLE_ROWS_MIN: usize = 500;
-/// The part of the bound for which rows may wait at the rate of the last writes.
+/// The part of the age for which rows may wait at the rate of the last writes, where producers wait.
 const ADMITTED_PART: f64 = 1.0 / 3.0;
 /// The weight of the last write in the rate, if it was slower than those before, or faster: a server
 /// with several busy clients is slower at once, and one write beside an idle one says little.
@@ -31,19 +31,20 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How far a write-behind database may be behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LagBound {
-    /// Rows, in whole thousands.
+pub struct LagLimits {
+    /// Rows, in whole thousands: at so many, producers wait in any case.
     pub rows: usize,
-    /// The age that the oldest row should not exceed; `None`: rows alone decide the pace of the writer.
+    /// From half of this age of the oldest row on, the writer writes at full speed; `None`: from half of
+    /// `rows` on.
     pub age: Option<Duration>,
-    /// Whether producers wait rather than exceed the age.
+    /// Whether producers wait rather than exceed `age`.
     pub waits: bool,
 }
 
-impl LagBound {
-    /// Rows without a bound in time.
-    pub fn rows(rows: usize) -> LagBound {
-        LagBound { rows, age: None, waits: false }
+impl LagLimits {
+    /// A limit of rows alone.
+    pub fn rows(rows: usize) -> LagLimits {
+        LagLimits { rows, age: None, waits: false }
     }
 }
 
@@ -53,7 +54,7 @@ pub struct WriteBehindLag(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    bound: LagBound,
+    limits: LagLimits,
     unwritten: Mutex<Unwritten>,
     written: Condvar,
     /// The producer's wait, for the watchdog.
@@ -86,8 +87,8 @@ impl Unwritten {
         self.batches.front().map_or(Duration::ZERO, |(came, _)| now.saturating_duration_since(*came))
     }
 
-    fn has_room(&self, bound: LagBound, now: Instant) -> bool {
-        let Some(age) = bound.age.filter(|_| bound.waits) else { return true };
+    fn has_room(&self, limits: LagLimits, now: Instant) -> bool {
+        let Some(age) = limits.age.filter(|_| limits.waits) else { return true };
         let rows_max = ((self.rate * age.as_secs_f64() * ADMITTED_PART) as usize).max(ROWS_MIN);
         self.rows < rows_max && self.age(now) < age * 3 / 4
     }
@@ -108,10 +109,10 @@ impl Unwritten {
 
 impl WriteBehindLag {
     /// Nothing waits for the database of this name.
-    pub fn new(bound: LagBound, database: &str) -> WriteBehindLag {
+    pub fn new(limits: LagLimits, database: &str) -> WriteBehindLag {
         let unwritten = Unwritten { batches: VecDeque::new(), rows: 0, rate: INITIAL_RATE };
         WriteBehindLag(Arc::new(Shared {
-            bound,
+            limits,
             unwritten: Mutex::new(unwritten),
             written: Condvar::new(),
             wait: PeerWait::new(format!("room for rows that {database} does not have")),
@@ -119,16 +120,16 @@ impl WriteBehindLag {
     }
 
     /// The gauge of the age in milliseconds, for [`Rings::depths`]: its peak is the greatest age at
-    /// which a row was written.
+    /// which a row was written. [`LagLimits::age`] is shown as its bound, also where no producer waits.
     pub fn gauge(&self, what: &str, rings: &Rings) -> Gauge {
-        let (lag, bound) = (self.clone(), self.0.bound.age);
+        let (lag, bound) = (self.clone(), self.0.limits.age);
         let bound = bound.map(|age| usize::try_from(age.as_millis()).unwrap_or(usize::MAX));
         let name = format!("age of the oldest row of {what}, in ms");
         rings.sampled_gauge(name, bound, move || milliseconds(lag.behind(Instant::now()).age))
     }
 
-    pub(crate) fn bound(&self) -> LagBound {
-        self.0.bound
+    pub(crate) fn limits(&self) -> LagLimits {
+        self.0.limits
     }
 
     pub(crate) fn behind(&self, now: Instant) -> Behind {
@@ -138,15 +139,15 @@ impl WriteBehindLag {
 
     /// Whether [`WriteBehindLag::enqueue`] would not wait.
     pub fn has_room(&self, now: Instant) -> bool {
-        self.lock().has_room(self.0.bound, now)
+        self.lock().has_room(self.0.limits, now)
     }
 
-    /// Notes a batch. Waits while the database is as far behind as it may be, and `is_over` does not
-    /// say that nothing will be written any more. Call it before the batch is handed over.
+    /// Notes a batch. With [`LagLimits::waits`] it waits while there is no room, unless `is_over`
+    /// returns that nothing more will be written. Call it before the batch is handed over.
     pub fn enqueue(&self, rows: usize, is_over: impl Fn() -> bool) {
         let mut unwritten = self.lock();
         let mut waited = false;
-        while !unwritten.has_room(self.0.bound, Instant::now()) && !is_over() {
+        while !unwritten.has_room(self.0.limits, Instant::now()) && !is_over() {
             self.0.wait.begin();
             waited = true;
             let waiting = self.0.written.wait_timeout(unwritten, END_POLL_INTERVAL);
@@ -183,7 +184,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     const SECOND: Duration = Duration::from_secs(1);
-    const BOUND: LagBound = LagBound { rows: 2_000_000, age: Some(SECOND), waits: true };
+    const WAITING: LagLimits = LagLimits { rows: 2_000_000, age: Some(SECOND), waits: true };
 
     fn unwritten(rate: f64) -> Unwritten {
         Unwritten { batches: VecDeque::new(), rows: 0, rate }
@@ -197,43 +198,46 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_admitted_for_a_third_of_the_bound_at_the_measured_rate() {
+    fn waiting_producer_admits_rows_for_a_third_of_the_age_at_the_measured_rate() {
         let (mut all, now) = (unwritten(90_000.0), Instant::now());
         all.came(now, 29_999);
-        assert!(all.has_room(BOUND, now));
+        assert!(all.has_room(WAITING, now));
         all.came(now, 1);
-        assert!(!all.has_room(BOUND, now), "a third of a second of the server's time waits");
+        assert!(!all.has_room(WAITING, now), "a third of a second of the server's time waits");
         // A slower server admits fewer.
         all.written(2, SECOND, now);
         assert!(all.rate < 50_000.0 && all.rows == 0);
         all.came(now, 17_000);
-        assert!(!all.has_room(BOUND, now));
-        let no_bound = LagBound::rows(1_000_000);
-        assert!(all.has_room(no_bound, now + 100 * SECOND));
-        assert!(all.has_room(LagBound { waits: false, ..BOUND }, now + 100 * SECOND), "the age is no bound");
+        assert!(!all.has_room(WAITING, now));
+        let rows_alone = LagLimits::rows(1_000_000);
+        assert!(all.has_room(rows_alone, now + 100 * SECOND));
+        assert!(
+            all.has_room(LagLimits { waits: false, ..WAITING }, now + 100 * SECOND),
+            "the age is no bound"
+        );
     }
 
     #[test]
     fn no_row_is_admitted_while_the_oldest_is_old() {
         let (mut all, now) = (unwritten(1e6), Instant::now());
         all.came(now, 1);
-        assert!(all.has_room(BOUND, now + SECOND * 74 / 100));
-        assert!(!all.has_room(BOUND, now + SECOND * 75 / 100));
+        assert!(all.has_room(WAITING, now + SECOND * 74 / 100));
+        assert!(!all.has_room(WAITING, now + SECOND * 75 / 100));
         assert_eq!(all.written(1, SECOND, now + SECOND), SECOND);
-        assert!(all.has_room(BOUND, now + SECOND));
+        assert!(all.has_room(WAITING, now + SECOND));
         // A single row says nothing about the rate.
         assert!(all.rate == 1e6);
     }
 
-    /// Replays a server of a constant rate and a producer that always has rows: no row waits longer
-    /// than the bound, at any rate that the server may have.
+    /// Replays a server of a constant rate and a waiting producer that always has rows: no row waits
+    /// longer than the age, at any rate of the server.
     #[test]
-    fn age_stays_within_the_bound_at_every_constant_rate_of_the_server() {
+    fn age_stays_below_its_maximum_at_every_constant_rate_with_waiting_producers() {
         for rate in [3_000.0, 30_000.0, 300_000.0, 3_000_000.0] {
             let (mut all, begin) = (unwritten(INITIAL_RATE), Instant::now());
             let (mut now, mut oldest, mut written) = (begin, Duration::ZERO, 0);
             while now < begin + 20 * SECOND {
-                while all.has_room(BOUND, now) {
+                while all.has_room(WAITING, now) {
                     all.came(now, 1000);
                 }
                 // The writer takes up to 10,000 rows at a time.
@@ -253,7 +257,7 @@ mod tests {
     #[test]
     fn producer_waits_for_the_writer_and_is_freed_when_it_ends() {
         let lag =
-            WriteBehindLag::new(LagBound { rows: 1000, age: Some(SECOND / 1000), waits: true }, "APPL_DB");
+            WriteBehindLag::new(LagLimits { rows: 1000, age: Some(SECOND / 1000), waits: true }, "APPL_DB");
         let gauge = lag.gauge("APPL_DB", &Rings::default());
         lag.enqueue(1, || false);
         std::thread::sleep(SECOND / 500);

@@ -34,7 +34,7 @@ pub use connection::{Connection, Hash, Hashes, ScanCursor};
 pub use database::{Address, DEFAULT_CONFIG, Database, Databases, NAMESPACE_ID, Server, namespace_id};
 pub use error::TableError;
 pub use exchange::{EncodedRequest, Exchange, Message, ReaderThread, WINDOW};
-pub use lag::{LagBound, WriteBehindLag};
+pub use lag::{LagLimits, WriteBehindLag};
 pub use low_priority_pace::LowPriorityPace;
 pub use plain::PlainTable;
 pub use prefetching_consumer::PrefetchingConsumer;

@@ -2,9 +2,10 @@
 //!
 //! Redis has one thread, and its time bounds the rate of routes. While rows arrive, a low-priority
 //! writer uses 1% of that time ([`PAUSE_FACTOR`]). It writes at full speed in four cases: no row came for
-//! [`WRITER_QUIET_TIME`], a caller waits for it, the oldest row is as old as half of the bound (without
-//! a bound in time, [`ROW_AGE_MAX`]), or half of the rows wait that may wait. The last two hold until
-//! little waits: so it writes seldom, and much at a time.
+//! [`WRITER_QUIET_TIME`], a caller waits for it, the oldest row has half of the age of its limits (without
+//! one, [`ROW_AGE_MAX`]), or half of the permitted rows wait. The last two hold until less than a batch
+//! waits, so the writer writes seldom, and much at a time. Full speed is no bound: only waiting
+//! producers ([`crate::LagLimits::waits`]) keep the age.
 
 use crate::lag::WriteBehindLag;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 const PAUSE_FACTOR: u32 = 99;
 /// Without rows for this time, the source is idle and not just without a CPU.
 const WRITER_QUIET_TIME: Duration = Duration::from_millis(500);
-/// Without a bound in time, older rows are written at full speed.
+/// Without an age in the limits, rows of this age are written at full speed.
 const ROW_AGE_MAX: Duration = Duration::from_secs(10);
-/// The interval at which a pausing writer checks whether it may continue: a part of the bound in
-/// time, and at most this.
+/// The interval at which a pausing writer checks whether it may continue: a part of the age, and at
+/// most this.
 const PACE_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Rows of one write while more arrive: the wait of a route that comes meanwhile.
 const PACED_BATCH_MAX: usize = 1000;
@@ -34,7 +35,7 @@ struct Shared {
     came: AtomicU64,
     awaited: AtomicBool,
     lag: WriteBehindLag,
-    /// Whether a bound was half reached and more than a batch waits since.
+    /// Whether half of a limit was reached and more than a batch waits since.
     catching_up: AtomicBool,
 }
 
@@ -69,21 +70,21 @@ impl LowPriorityPace {
     pub fn pause(&self, took: Duration) {
         let now = Instant::now();
         let until = now + took.saturating_mul(PAUSE_FACTOR).min(ROW_AGE_MAX);
-        let bound = self.0.lag.bound().age.map_or(PACE_POLL_INTERVAL, |age| age / 8);
-        let interval = PACE_POLL_INTERVAL.min(bound).max(Duration::from_millis(1));
+        let part = self.0.lag.limits().age.map_or(PACE_POLL_INTERVAL, |age| age / 8);
+        let interval = PACE_POLL_INTERVAL.min(part).max(Duration::from_millis(1));
         while Instant::now() < until && !self.hastens(Instant::now()) {
             std::thread::sleep(interval);
         }
     }
 
     fn hastens(&self, now: Instant) -> bool {
-        let (bound, behind) = (self.0.lag.bound(), self.0.lag.behind(now));
+        let (limits, behind) = (self.0.lag.limits(), self.0.lag.behind(now));
         let came = self.0.begin + Duration::from_millis(self.0.came.load(Relaxed));
         let idle = now.saturating_duration_since(came) >= WRITER_QUIET_TIME;
         // A batch takes a place of the queue, however few its rows are.
         let rows = behind.rows.max(behind.batches * PACED_BATCH_MAX);
-        let old = behind.age >= bound.age.map_or(ROW_AGE_MAX, |age| age / 2);
-        let much = old || rows >= bound.rows / 2 || !self.0.lag.has_room(now);
+        let old = behind.age >= limits.age.map_or(ROW_AGE_MAX, |age| age / 2);
+        let much = old || rows >= limits.rows / 2 || !self.0.lag.has_room(now);
         let catches_up = much || self.0.catching_up.load(Relaxed) && behind.rows > PACED_BATCH_MAX;
         self.0.catching_up.store(catches_up, Relaxed);
         catches_up || self.0.awaited.load(Relaxed) || idle
@@ -93,11 +94,11 @@ impl LowPriorityPace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lag::LagBound;
+    use crate::lag::LagLimits;
     use ribtide_runtime::ring::Rings;
 
-    fn pace(bound: LagBound) -> (LowPriorityPace, WriteBehindLag) {
-        let lag = WriteBehindLag::new(bound, "APPL_DB");
+    fn pace(limits: LagLimits) -> (LowPriorityPace, WriteBehindLag) {
+        let lag = WriteBehindLag::new(limits, "APPL_DB");
         let pace = LowPriorityPace::new(lag.clone());
         pace.came(Instant::now());
         (pace, lag)
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn low_priority_writer_hastens_when_idle_or_awaited() {
-        let (pace, lag) = pace(LagBound::rows(20_000));
+        let (pace, lag) = pace(LagLimits::rows(20_000));
         lag.enqueue(1, || false);
         assert_eq!(pace.rows(10_000), PACED_BATCH_MAX);
         assert_eq!(pace.rows(10), 10);
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn pace_at_half_of_the_rows_is_full_speed_until_little_waits() {
-        let (pace, lag) = pace(LagBound::rows(20_000));
+        let (pace, lag) = pace(LagLimits::rows(20_000));
         let gauge = lag.gauge("APPL_DB", &Rings::default());
         let next = |came: usize, written| {
             (0..came).for_each(|_| lag.enqueue(1000, || false));
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn pace_at_half_of_the_age_is_full_speed_until_little_waits() {
         let (age, took) = (Duration::from_millis(600), Duration::from_millis(10));
-        let (pace, lag) = pace(LagBound { rows: 1_000_000, age: Some(age), waits: false });
+        let (pace, lag) = pace(LagLimits { rows: 1_000_000, age: Some(age), waits: false });
         let gauge = lag.gauge("APPL_DB", &Rings::default());
         (0..3).for_each(|_| lag.enqueue(1000, || false));
         // The pause would take hours.

@@ -1,7 +1,7 @@
 //! Keys whose value is none of their table's rows: another type of value, or fields that the
 //! table's format does not know.
 //!
-//! One such key must not stop a daemon, whoever wrote it. A reader passes it over, as if it were
+//! One such key of any program must not stop a daemon. A reader passes it over, as if it were
 //! absent, and reads it again when a producer writes it again. A writer of the key replaces it.
 //! Either is logged, and counted, once for each key.
 

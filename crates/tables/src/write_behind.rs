@@ -6,12 +6,12 @@
 //! keeps a copy that no route waits for. While routes come, it uses a small share of the server's
 //! time ([`LowPriorityPace`]).
 //!
-//! Pending changes of one key coalesce. The queue is bounded in rows, and that of a low-priority
-//! writer in time, too ([`WriteBehindLag`]); at a bound the caller waits. The thread waits for a lost
+//! Pending changes of one key coalesce. The queue is bounded in rows; at the bound the caller waits.
+//! With [`LagLimits::waits`] it also waits rather than exceed an age. The thread waits for a lost
 //! database; [`Producer::generation`] reports that rows may be lost.
 
 use crate::coalesced::Coalesced;
-use crate::lag::{LagBound, WriteBehindLag};
+use crate::lag::{LagLimits, WriteBehindLag};
 use crate::low_priority_pace::LowPriorityPace;
 use crate::{Producer, TableError};
 use ribtide_runtime::handover::WriterProgress;
@@ -75,32 +75,32 @@ impl<R: Row> WriteBehind<R> {
         timer: Option<Meter>,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        let bound = LagBound::rows(FULL_SPEED_BATCHES_MAX * BATCH);
-        WriteBehind::start(table, (flush_rows, timer), rings, bound, false)
+        let limits = LagLimits::rows(FULL_SPEED_BATCHES_MAX * BATCH);
+        WriteBehind::start(table, (flush_rows, timer), rings, limits, false)
     }
 
-    /// Starts a low-priority writer of `table`, which is behind by `bound` at most.
+    /// Starts a low-priority writer of `table`, paced by `limits`.
     ///
     /// # Errors
     /// [`TableError::Unreachable`] when there is no thread for it.
     pub fn low_priority(
         table: impl Producer<R> + Send + 'static,
-        bound: LagBound,
+        limits: LagLimits,
         rings: &Rings,
     ) -> Result<Self, TableError> {
-        WriteBehind::start(table, (ROUND_ROWS, None), rings, bound, true)
+        WriteBehind::start(table, (ROUND_ROWS, None), rings, limits, true)
     }
 
     fn start(
         mut table: impl Producer<R> + Send + 'static,
         (round_rows, timer): (usize, Option<Meter>),
         rings: &Rings,
-        bound: LagBound,
+        limits: LagLimits,
         low_priority: bool,
     ) -> Result<Self, TableError> {
         let (database, name) = (R::DB.name(), format!("{} to {} (write-behind)", R::TABLE, R::DB.name()));
-        let (entries, waiting) = rings.bounded::<QueueEntry<R>>(name, bound.rows / BATCH);
-        let lag = WriteBehindLag::new(bound, database);
+        let (entries, waiting) = rings.bounded::<QueueEntry<R>>(name, limits.rows / BATCH);
+        let lag = WriteBehindLag::new(limits, database);
         let pace = low_priority.then(|| LowPriorityPace::new(lag.clone()));
         let (its_lag, age) = (lag.clone(), lag.gauge(&format!("{} to {database}", R::TABLE), rings));
         let progress = Arc::new(WriterProgress::new(table.generation()));
@@ -135,8 +135,8 @@ impl<R: Row> WriteBehind<R> {
                     }
                     let go_on = settled.is_none() && rows.len() < at_once;
                     next = if go_on { waiting.try_recv() } else { None };
-                    // The rest of a call comes at once, and belongs to the same flush. At a bound in
-                    // time its caller would wait for this thread.
+                    // The rest of a call comes at once, and belongs to the same flush. A caller that
+                    // waits for room would wait for this thread.
                     if next.is_none() && go_on && !is_last && its_pace.is_none() {
                         next = waiting.recv().ok();
                     }
@@ -188,9 +188,9 @@ impl<R: Row> WriteBehind<R> {
         })
     }
 
-    /// Whether rows would be enqueued without a wait for the bound in time; or the thread has ended,
-    /// so that the next call returns its error.
-    pub fn is_in_bound(&self) -> bool {
+    /// Whether rows would be enqueued without a wait for older rows ([`LagLimits::waits`]); or the
+    /// thread has ended, so that the next call returns its error.
+    pub fn admits_rows(&self) -> bool {
         // This is the check that follows a wake-up.
         let _ = self.wake_up.take();
         self.has_ended() || self.lag.has_room(Instant::now())
@@ -263,8 +263,8 @@ impl<R: Row> WriteBehind<R> {
         }
     }
 
-    /// Enqueues changes, owned or borrowed. Blocks while the queue is full, or the table is as far
-    /// behind as it may be.
+    /// Enqueues changes, owned or borrowed. Blocks while the queue is full, and with
+    /// [`LagLimits::waits`] while rows would become too old.
     ///
     /// # Errors
     /// As [`Producer::write`].
@@ -355,7 +355,7 @@ mod tests {
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-    /// A database that is as slow as whoever holds the other end of `turns`.
+    /// A database that is as slow as the sender of `turns`.
     struct Slow {
         turns: ring::Receiver<()>,
         written: ring::Sender<usize>,
@@ -488,7 +488,7 @@ mod tests {
         let (turn, turns) = rings.bounded("turns", 1);
         let (written, rows) = rings.bounded("written", 100);
         let mut table =
-            WriteBehind::low_priority(Slow { turns, written }, LagBound::rows(3000), &rings).unwrap();
+            WriteBehind::low_priority(Slow { turns, written }, LagLimits::rows(3000), &rings).unwrap();
         let (done, noted) = rings.bounded("done", 100);
         let caller = on_a_thread(move || {
             for n in 0..40 {
@@ -510,30 +510,30 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| rows.try_recv()).sum::<usize>(), 40_000);
     }
 
-    /// A database that takes nothing: at the bound in time the caller waits, although the queue has
+    /// A database that takes nothing: a caller with [`LagLimits::waits`] waits, although the queue has
     /// room for thousands of batches, and no row is lost.
     #[test]
-    fn low_priority_table_at_the_bound_in_time_blocks_its_caller() {
+    fn low_priority_table_with_old_rows_blocks_its_waiting_caller() {
         let rings = Rings::default();
         let (turn, turns) = rings.bounded("turns", 1);
         let (written, rows) = rings.bounded("written", 100);
-        let bound = LagBound { rows: 2_000_000, age: Some(Duration::from_millis(200)), waits: true };
-        let mut table = WriteBehind::low_priority(Slow { turns, written }, bound, &rings).unwrap();
-        assert!(table.is_in_bound());
+        let limits = LagLimits { rows: 2_000_000, age: Some(Duration::from_millis(200)), waits: true };
+        let mut table = WriteBehind::low_priority(Slow { turns, written }, limits, &rings).unwrap();
+        assert!(table.admits_rows());
         let (done, noted) = rings.bounded("done", 2000);
         let caller = on_a_thread(move || {
             for n in 0..100u32 {
                 let key = |i: u32| format!("10.{n}.{}.{}/32", i >> 8, i & 255).parse().unwrap();
                 table.enqueue((0..100).map(|i| Change::<DefaultRouteRow>::del(key(i)))).unwrap();
-                done.send(table.is_in_bound()).unwrap();
+                done.send(table.admits_rows()).unwrap();
             }
             table.settle().unwrap();
         });
         let mut admitted = Vec::new();
-        while let Ok(Some(in_bound)) = noted.recv_timeout(Duration::from_millis(500)) {
-            admitted.push(in_bound);
+        while let Ok(Some(admits)) = noted.recv_timeout(Duration::from_millis(500)) {
+            admitted.push(admits);
         }
-        // A third of the bound at the assumed rate is 1,333 rows; the rows after them wait.
+        // A third of the age at the assumed rate is 1,333 rows; the rows after them wait.
         assert!((1..=21).contains(&admitted.len()), "{}", admitted.len());
         let age = || rings.depths().into_iter().find(|depth| depth.name.starts_with("age of")).unwrap();
         assert!(age().bound == Some(200) && age().depth >= 200 && age().full == 1, "{:?}", age());

@@ -195,5 +195,5 @@ fn memory_table_coalesces_a_key_as_redis_does() {
     drop(consumer);
     producer.write(&mut vec![route(1, "10.0.0.1")]).unwrap();
     let message = producer.flush().unwrap_err().to_string();
-    assert_eq!(message, "the stage at the other end of ROUTE_TABLE has stopped; its log says why");
+    assert_eq!(message, "the stage at the other end of ROUTE_TABLE has stopped; its log has the reason");
 }

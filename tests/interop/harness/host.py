@@ -13,7 +13,7 @@ import time
 _numbers = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
-#: A machine that others use too takes longer. What happens is not waited for any longer than it takes.
+#: A machine that others use too takes longer. No event is waited for any longer than it takes.
 TIMEOUT_FACTOR = 3
 
 
@@ -112,11 +112,12 @@ class Host:
         self.feeds = None
         subprocess.run(["ip", "netns", "add", self.name], check=True)
         try:
-            self.ip("link", "set", "lo", "up")
+            commands = ["link set lo up"]
             if feeds:
                 self.feeds = Host(folder, f"{name}-feeds", feeds=False)
-                self.join(self.feeds, "feed0")
-                self.address("feed0", f"{self.FEED_SIDE}/24")
+                commands += [_veth("feed0", self.feeds), *_addresses("feed0", [f"{self.FEED_SIDE}/24"])]
+            self.ip_all(*commands)
+            if feeds:
                 self.feeds.address("feed0", *(f"{a}/24" for a in self.FEEDS))
         except BaseException:
             self.close()
@@ -128,6 +129,10 @@ class Host:
     def ip(self, *args):
         """`ip ARGS` inside, its output as text."""
         return self.run("ip", *args)
+
+    def ip_all(self, *commands):
+        """`ip COMMAND` for each of them, in one process: what is set up for a test are dozens."""
+        self.run("ip", "-batch", "-", given="".join(f"{command}\n" for command in commands))
 
     def gateways(self, prefix):
         """The gateways of a route in the kernel, those of its next-hop object too; empty where there is no route."""
@@ -142,22 +147,16 @@ class Host:
     def join(self, other, interface, number=None):
         """A link to another host, of this name at both ends, and with this number here. The kernel tells of a carrier up to a second late
         where both ends have the same number (net/core/link_watch.c, linkwatch_urgent_event)."""
-        index = [] if number is None else ["index", str(number)]
-        self.ip("link", "add", interface, *index, "type", "veth", "peer", "name", interface, "netns", other.name)
+        self.ip_all(_veth(interface, other, number))
 
     def lan(self, interface, *addresses):
         """A network in which next hops can be, though no host is there: its cable ends in the same host."""
         end = f"{interface}-end"[-15:]
-        self.ip("link", "add", interface, "type", "veth", "peer", "name", end)
-        self.ip("link", "set", end, "up")
-        self.address(interface, *addresses)
+        self.ip_all(f"link add {interface} type veth peer name {end}", f"link set {end} up", *_addresses(interface, addresses))
 
     def address(self, interface, *addresses):
         """Addresses for an interface, which is up then."""
-        for address in addresses:
-            # Without duplicate address detection an IPv6 address can be used at once.
-            self.ip("addr", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
-        self.ip("link", "set", interface, "up")
+        self.ip_all(*_addresses(interface, addresses))
 
     def small_sockets(self):
         """TCP sockets made from now on, also those of its feeds, hold 256 KiB in each direction. Otherwise it is megabytes: who does not
@@ -165,9 +164,13 @@ class Host:
         for host in filter(None, (self, self.feeds)):
             host.run("sysctl", "-qw", *(f"net.ipv4.tcp_{way}mem=4096 65536 {256 << 10}" for way in "rw"))
 
-    def run(self, *args, timeout=120):
-        """Runs a program inside to its end, which must be a good one, and returns what it prints."""
-        done = subprocess.run(self.args(*args), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    def run(self, *args, timeout=120, given="", mounts=False):
+        """Runs a program inside to its end, which must be a good one, and returns what it prints. `given` is its standard input;
+        with `mounts` it sees /sys of the namespace, and its own mounts are private."""
+        # Without `ip netns exec`, which costs more than most of these programs: it is a process that mounts /sys first.
+        with contextlib.nullcontext() if mounts else self.inside():
+            done = subprocess.run(self.args(*args) if mounts else [*map(str, args)], input=given, capture_output=True, text=True,
+                                  timeout=timeout)
         if done.returncode != 0:
             raise CommandFailed(f"{' '.join(map(str, args))} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout
@@ -196,13 +199,29 @@ class Host:
     def close(self):
         if self.feeds is not None:
             self.feeds.close()
-        for process in reversed(self.processes):
-            process.stop()
+        # Their own ends take up to seconds, one after the other, and no test looks at them any more.
+        for process in self.processes:
+            process.popen.kill()
+        for process in self.processes:
+            process.popen.wait()
         # What daemons left behind on their own.
         for pid in subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True).stdout.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         subprocess.run(["ip", "netns", "del", self.name], check=False)
+
+
+def _veth(interface, other, number=None):
+    """`ip`'s command for a link to another host, of this name at both ends, and with this number here."""
+    index = "" if number is None else f"index {number} "
+    return f"link add {interface} {index}type veth peer name {interface} netns {other.name}"
+
+
+def _addresses(interface, addresses):
+    """`ip`'s commands for the addresses of an interface, which is up then."""
+    # Without duplicate address detection an IPv6 address can be used at once.
+    return [*(f"addr add {address} dev {interface}{' nodad' if ':' in address else ''}" for address in addresses),
+            f"link set {interface} up"]
 
 
 def _enter(namespace):

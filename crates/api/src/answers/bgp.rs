@@ -30,8 +30,7 @@ const NEIGHBORS_BATCH_MAX: usize = 256;
 const MEMBERS: usize = 16;
 
 pub(super) fn bgp(router: &RouterState) -> Result<Arc<Bgp>, Refusal> {
-    let none =
-        || Refusal::Missing("this router runs no BGP; a [bgp] table in its configuration makes it".into());
+    let none = || Refusal::Missing("this router runs no BGP; add a [bgp] table to its configuration".into());
     router.bgp.get().ok_or_else(none)
 }
 

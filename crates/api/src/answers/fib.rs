@@ -216,7 +216,7 @@ pub(crate) fn fib_lookup(
 }
 
 pub(super) fn no_fib() -> Refusal {
-    Refusal::Missing("this router installs no routes; a [fib] table in its configuration makes it".into())
+    Refusal::Missing("this router installs no routes; add a [fib] table to its configuration".into())
 }
 
 /// The prefix of a target in the RIB.

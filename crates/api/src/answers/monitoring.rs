@@ -13,8 +13,7 @@ const PAGE: usize = 256 * 1024;
 
 /// The stations.
 pub(crate) fn bmp(router: &RouterState) -> Result<Bmp, Refusal> {
-    let none =
-        || Refusal::Missing("this router has no BMP; a [bmp] table in its configuration makes it".into());
+    let none = || Refusal::Missing("this router has no BMP; add a [bmp] table to its configuration".into());
     let bmp = router.bmp.get().ok_or_else(none)?;
     let stations = bmp.handle.call(|engine| engine.view())?;
     Ok(Bmp { stations: stations.iter().map(station).collect() })
@@ -55,9 +54,7 @@ fn station(view: &StationView) -> BmpStation {
 /// The files.
 pub(crate) fn mrt(router: &RouterState) -> Result<Mrt, Refusal> {
     let none = || {
-        Refusal::Missing(
-            "this router writes no MRT files; an [mrt] table in its configuration makes it".into(),
-        )
+        Refusal::Missing("this router writes no MRT files; add an [mrt] table to its configuration".into())
     };
     let mrt = router.mrt.get().ok_or_else(none)?;
     let view = mrt.handle.call(|engine| engine.view())?;

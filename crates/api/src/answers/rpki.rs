@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 fn view(router: &RouterState) -> Result<View, Refusal> {
     let none = || {
-        let message = "this router validates no routes; an [rpki] table in its configuration makes it";
+        let message = "this router validates no routes; add an [rpki] table to its configuration";
         Refusal::Missing(message.into())
     };
     Ok(router.rpki.get().ok_or_else(none)?.call(|engine| engine.view())?)

@@ -1,13 +1,14 @@
 //! The Adj-RIB-Out of a member (RFC 4271 section 3.2), computed on request.
 //!
-//! A worker keeps no copy of sent routes. So a page of advertised paths goes through [`Offers`], as changes of
-//! best paths do before they are packed, and gets its attributes from the code that packs them. What the view says and what
-//! the member is sent have one origin. For a member that takes ranked paths, the selection among these is the packer's too.
+//! A worker keeps no copy of sent routes. So a page of advertised paths goes through [`Offers`], as
+//! changes of best paths do before they are packed, and gets its attributes from the code that
+//! packs them. So the view and the sent UPDATEs have one origin. For a member that takes ranked
+//! paths, the selection among these is the packer's too.
 
-use super::conditional_ranked::OWN_DEFAULT_ID;
 use super::offers::{Handles, Offers};
 use super::paths::Path;
 use super::ranked::Selector;
+use super::view::OWN_DEFAULT_ID;
 use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};

@@ -9,9 +9,9 @@
 
 use super::export;
 use super::group::{Group, Peers};
-use super::offers::Offers;
 use super::paths::{Handle, Path, Paths};
-use super::pending::{AdvertisedSource, Key, Phase};
+use super::pending::{Key, Phase};
+use super::view::{OWN_DEFAULT_ID, View};
 use crate::message::{Change, DumpRequest, DumpScope, NONE};
 use crate::peer::{EgressSettings, FamilySet};
 use crate::presence::Presence;
@@ -48,41 +48,6 @@ impl Transition {
     /// Whether a prefix is still advertised by the former settings.
     fn is_former<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         self.scope.has(prefix) && !self.over.get::<F>().contains(&prefix)
-    }
-}
-
-/// What a group gets by some settings: paths of a batch, and its own default route instead of any.
-pub(super) struct View<'a> {
-    offers: Offers<'a>,
-    /// Its own default route; [`NONE`] without one.
-    default: Handle,
-    default_source: AdvertisedSource,
-}
-
-impl<'a> View<'a> {
-    /// `default` is the [default route](default_handle) by the settings of the offers.
-    pub(super) fn new(offers: Offers<'a>, default: Handle, paths: &Paths) -> View<'a> {
-        let source = paths.source(default);
-        let default_source = source.map_or(AdvertisedSource::NOTHING, AdvertisedSource::from);
-        View { offers, default, default_source }
-    }
-
-    fn has_default<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
-        self.default != NONE && prefix.len() == 0
-    }
-
-    fn source<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>) -> AdvertisedSource {
-        match self.has_default(prefix) {
-            true => self.default_source,
-            false => self.offers.source(path, prefix),
-        }
-    }
-
-    fn handle<F: BgpFamily>(&mut self, path: u32, prefix: Prefix<F>, paths: &mut Paths) -> Handle {
-        match self.has_default(prefix) {
-            true => self.default,
-            false => self.offers.handle(path, prefix, paths),
-        }
     }
 }
 
@@ -303,6 +268,11 @@ impl Group {
     pub(super) fn is_former<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
         let transition = self.conditional.as_ref().and_then(|conditional| conditional.transition.as_ref());
         transition.is_some_and(|transition| transition.is_former(prefix))
+    }
+
+    /// The key of the group's own default route.
+    pub(super) fn own_default_key<F: BgpFamily, K: Key<Family = F>>(&self) -> K {
+        K::of(Prefix::default_route(), OWN_DEFAULT_ID)
     }
 
     fn dump_item<K: Key>(&mut self, token: u64, key: K, new: Handle, paths: &mut Paths) {

@@ -164,127 +164,210 @@ fn is_reflected(settings: &EgressSettings, source: &PeerInfo) -> bool {
 ///
 /// A received MULTI_EXIT_DISC never leaves the AS (RFC 4271 section 5.1.4), but through a route server (RFC 7947
 /// section 2.2.3); that of an originated route does.
+///
+/// Attributes that go out as they are stored are copied together: most routes have one or two that change.
 pub(super) fn attributes(settings: &EgressSettings, source: &PeerInfo, path: &Path, out: &mut Vec<u8>) {
-    let (attrs, keeps_med) = (&path.attrs, path.keeps_med);
-    let own_next_hop = sets_own(settings, source, attrs.next_hop(), path.next_hop);
-    let internal = settings.kind.is_inside();
-    let reflected = is_reflected(settings, source);
-    let transparent = is_transparent(settings, source);
-    let mut rest = attrs.attributes().peekable();
-    // Both sets are sorted by code: rewrite some, and copy those between.
-    let mut copy_below = |code: u8, out: &mut Vec<u8>, wanted: u8| -> Option<Attribute<'_>> {
-        while let Some(a) = rest.next_if(|a| a.code < code) {
-            let sent = match a.code {
-                // RFC 9012 section 11 keeps it from external peers.
-                code::TUNNEL_ENCAPSULATION => internal,
-                // RFC 8669 section 5 does, but for those inside the SR domain.
-                code::PREFIX_SID => internal || settings.prefix_sid,
-                _ => true,
-            };
-            if sent {
-                build::attribute(out, a.flags, a.code, a.value);
+    let mut edit = Edit::new(settings, source, path);
+    let Codes { edited, mut due } = edit.codes();
+    let stored = path.attrs.bytes();
+    let (mut rest, mut copied) = (stored, 0);
+    while let Some((attribute, after)) = Attribute::split_first(rest) {
+        let (start, end) = (stored.len() - rest.len(), stored.len() - after.len());
+        rest = after;
+        let bit = bit(attribute.code);
+        // All lower codes, and of a code without a bit all that have one.
+        let before = due & bit.wrapping_sub(1);
+        if (before | edited & bit) == 0 {
+            continue;
+        }
+        out.extend_from_slice(&stored[copied..start]);
+        copied = start;
+        edit.add(before, out);
+        due &= !(before | bit);
+        if edited & bit != 0 {
+            edit.write(attribute.code, Some(attribute), out);
+            copied = end;
+        }
+    }
+    out.extend_from_slice(&stored[copied..stored.len() - rest.len()]);
+    edit.add(due, out);
+}
+
+/// Codes of attributes, a bit each. Those from 64 on have none: they are sent as they are stored.
+#[derive(Clone, Copy)]
+struct Codes {
+    /// They are not sent as they are stored.
+    edited: u64,
+    /// Of these, they are written also where the path does not have them.
+    due: u64,
+}
+
+const fn bit(code: u8) -> u64 {
+    if code < 64 { 1 << code } else { 0 }
+}
+
+/// The changes of a path's attributes on the way to a group's members.
+struct Edit<'a> {
+    settings: &'a EgressSettings,
+    source: &'a PeerInfo,
+    path: &'a Path,
+    /// The receivers are of our AS or confederation.
+    internal: bool,
+    reflected: bool,
+    transparent: bool,
+    /// It is sent long-lived stale, to receivers without the capability (RFC 9494 section 4.6).
+    partial: bool,
+    /// The AS_PATH and the AGGREGATOR as sent, for AS4_PATH and AS4_AGGREGATOR.
+    as_path: Vec<u8>,
+    aggregator: Option<Aggregator>,
+}
+
+impl<'a> Edit<'a> {
+    fn new(settings: &'a EgressSettings, source: &'a PeerInfo, path: &'a Path) -> Edit<'a> {
+        Edit {
+            settings,
+            source,
+            path,
+            internal: settings.kind.is_inside(),
+            reflected: is_reflected(settings, source),
+            transparent: is_transparent(settings, source),
+            partial: settings.long_lived_partial && is_long_lived_stale(source, &path.attrs),
+            as_path: Vec::new(),
+            aggregator: None,
+        }
+    }
+
+    fn codes(&self) -> Codes {
+        const DUE: u64 = bit(code::AS_PATH);
+        const EDITED: u64 = DUE
+            | bit(code::LOCAL_PREF)
+            | bit(code::AGGREGATOR)
+            | bit(code::ORIGINATOR_ID)
+            | bit(code::CLUSTER_LIST)
+            | bit(code::EXTENDED_COMMUNITIES)
+            | bit(code::IPV6_EXTENDED_COMMUNITIES)
+            | bit(code::AIGP);
+        let Edit { settings, internal, .. } = *self;
+        let only = |wanted: bool, codes: u64| if wanted { codes } else { 0 };
+        let keeps_med = internal || self.transparent || self.path.keeps_med || self.source.kind.is_local();
+        let due = DUE
+            | only(internal, bit(code::LOCAL_PREF))
+            | only(self.reflected, bit(code::ORIGINATOR_ID) | bit(code::CLUSTER_LIST))
+            | only(!settings.four_octet_as, bit(code::AS4_PATH) | bit(code::AS4_AGGREGATOR))
+            // RFC 9234 section 5, egress rule 1.
+            | only(settings.role.is_some_and(Role::marks_sent), bit(code::OTC));
+        let edited = EDITED
+            | due
+            | only(!keeps_med, bit(code::MED))
+            | only(self.partial && !self.path.attrs.no_export(), bit(code::COMMUNITIES))
+            // RFC 9012 section 11 keeps it from external peers.
+            | only(!internal, bit(code::TUNNEL_ENCAPSULATION))
+            // RFC 8669 section 5 does, but for those inside the SR domain.
+            | only(!internal && !settings.prefix_sid, bit(code::PREFIX_SID))
+            | only(settings.remove_private_as.is_some(), bit(code::OTC));
+        Codes { edited, due }
+    }
+
+    /// Appends attributes that the path does not have.
+    #[inline]
+    fn add(&mut self, mut codes: u64, out: &mut Vec<u8>) {
+        while codes != 0 {
+            self.write(codes.trailing_zeros() as u8, None, out);
+            codes &= codes - 1;
+        }
+    }
+
+    /// Appends what is sent of one of the edited codes, which the path has or not.
+    fn write(&mut self, code: u8, stored: Option<Attribute<'_>>, out: &mut Vec<u8>) {
+        let Edit { settings, source, .. } = *self;
+        let attrs = &self.path.attrs;
+        let value = stored.map(|a| a.value).unwrap_or_default();
+        match (code, stored) {
+            (code::AS_PATH, _) => self.write_as_path(AsPath::new(value), out),
+            (code::LOCAL_PREF, _) if self.internal => {
+                // RFC 9494 section 4.6.
+                let local_pref =
+                    if self.partial { 0 } else { attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF) };
+                build::local_pref(out, local_pref);
             }
+            (code::AGGREGATOR, Some(a)) => {
+                let Some(aggregator) = Aggregator::from_value(value) else { return };
+                self.aggregator = Some(aggregator);
+                match settings.four_octet_as {
+                    true => build::aggregator(out, a.flags, aggregator),
+                    false => build::aggregator_two_octet(out, a.flags, aggregator),
+                }
+            }
+            (code::COMMUNITIES, Some(a)) => {
+                let list = [value, &Community::NO_EXPORT.0.to_be_bytes()].concat();
+                build::list(out, a.flags, code, &list);
+            }
+            (code::ORIGINATOR_ID, _) if self.reflected => {
+                build::originator_id(out, attrs.originator_id().unwrap_or(source.router_id));
+            }
+            (code::CLUSTER_LIST, _) if self.reflected => {
+                build::cluster_list(out, settings.cluster_id, value);
+            }
+            (code::EXTENDED_COMMUNITIES, Some(a)) => {
+                build::list(out, a.flags, code, &leaving(value, 8, self.internal || self.transparent));
+            }
+            (code::AS4_PATH, _) => build::as4_path(out, AsPath::new(&self.as_path)),
+            (code::AS4_AGGREGATOR, _) => {
+                self.aggregator.into_iter().for_each(|aggregator| build::as4_aggregator(out, aggregator));
+            }
+            (code::IPV6_EXTENDED_COMMUNITIES, Some(a)) => {
+                build::list(out, a.flags, code, &leaving(value, 20, self.internal || self.transparent));
+            }
+            (code::AIGP, Some(a)) if settings.aigp => self.write_aigp(a, out),
+            (code::OTC, Some(a)) => {
+                // RFC 9234 section 5: an Internet-facing AS sends no OTC with a private AS number behind it.
+                let hides = settings.remove_private_as.is_some() && number(value).is_some_and(is_private);
+                let own = settings.local_asn.to_be_bytes();
+                build::attribute(out, a.flags, code, if hides { &own } else { value });
+            }
+            (code::OTC, None) => {
+                let flags = flags::OPTIONAL | flags::TRANSITIVE;
+                build::attribute(out, flags, code, &settings.local_asn.to_be_bytes());
+            }
+            _ => {}
         }
-        rest.next_if(|a| a.code == wanted)
-    };
-
-    let path = copy_below(code::AS_PATH, out, code::AS_PATH).map(|a| a.value).unwrap_or_default();
-    let prepended;
-    let path = if settings.kind.is_internal() || transparent {
-        AsPath::new(path)
-    } else {
-        prepended = match settings.kind {
-            PeerKind::Confederation => build::prepend_member(AsPath::new(path), settings.local_asn),
-            _ => as_path::external(settings, AsPath::new(path)),
-        };
-        AsPath::new(&prepended)
-    };
-    if settings.four_octet_as {
-        build::as_path(out, path);
-    } else {
-        build::as_path_two_octet(out, path);
     }
 
-    if let Some(med) = copy_below(code::MED, out, code::MED)
-        && (internal || transparent || keeps_med || source.kind.is_local())
-    {
-        build::attribute(out, med.flags, med.code, med.value);
-    }
-    copy_below(code::LOCAL_PREF, out, code::LOCAL_PREF);
-    // RFC 9494 section 4.6.
-    let partial = settings.long_lived_partial && is_long_lived_stale(source, attrs);
-    if internal {
-        let local_pref = if partial { 0 } else { attrs.local_pref().unwrap_or(DEFAULT_LOCAL_PREF) };
-        build::local_pref(out, local_pref);
-    }
-
-    let aggregator = copy_below(code::AGGREGATOR, out, code::AGGREGATOR);
-    let aggregator = aggregator.and_then(|a| Some((a.flags, Aggregator::from_value(a.value)?)));
-    if let Some((flags, aggregator)) = aggregator {
-        if settings.four_octet_as {
-            build::aggregator(out, flags, aggregator);
+    fn write_as_path(&mut self, path: AsPath<'_>, out: &mut Vec<u8>) {
+        let settings = self.settings;
+        let prepended;
+        let path = if settings.kind.is_internal() || self.transparent {
+            path
         } else {
-            build::aggregator_two_octet(out, flags, aggregator);
+            prepended = match settings.kind {
+                PeerKind::Confederation => build::prepend_member(path, settings.local_asn),
+                _ => as_path::external(settings, path),
+            };
+            AsPath::new(&prepended)
+        };
+        if settings.four_octet_as {
+            build::as_path(out, path);
+        } else {
+            build::as_path_two_octet(out, path);
+            self.as_path = path.as_bytes().to_vec();
         }
     }
 
-    if partial
-        && !attrs.no_export()
-        && let Some(a) = copy_below(code::COMMUNITIES, out, code::COMMUNITIES)
-    {
-        let list = [a.value, &Community::NO_EXPORT.0.to_be_bytes()].concat();
-        build::list(out, a.flags, a.code, &list);
-    }
-
-    copy_below(code::ORIGINATOR_ID, out, code::ORIGINATOR_ID);
-    let clusters = copy_below(code::CLUSTER_LIST, out, code::CLUSTER_LIST).map(|a| a.value);
-    if reflected {
-        build::originator_id(out, attrs.originator_id().unwrap_or(source.router_id));
-        build::cluster_list(out, settings.cluster_id, clusters.unwrap_or_default());
-    }
-
-    if let Some(a) = copy_below(code::EXTENDED_COMMUNITIES, out, code::EXTENDED_COMMUNITIES) {
-        build::list(out, a.flags, a.code, &leaving(a.value, 8, internal || transparent));
-    }
-
-    if !settings.four_octet_as {
-        copy_below(code::AS4_PATH, out, code::AS4_PATH);
-        build::as4_path(out, path);
-        copy_below(code::AS4_AGGREGATOR, out, code::AS4_AGGREGATOR);
-        if let Some((_, aggregator)) = aggregator {
-            build::as4_aggregator(out, aggregator);
-        }
-    }
-    if let Some(a) = copy_below(code::IPV6_EXTENDED_COMMUNITIES, out, code::IPV6_EXTENDED_COMMUNITIES) {
-        build::list(out, a.flags, a.code, &leaving(a.value, 20, internal || transparent));
-    }
-    if let Some(a) = copy_below(code::AIGP, out, code::AIGP)
-        && settings.aigp
-    {
-        match (attrs.distance(), aigp::metric(a.value)) {
+    #[cold]
+    fn write_aigp(&self, stored: Attribute<'_>, out: &mut Vec<u8>) {
+        let Attribute { flags, code, value } = stored;
+        let Path { attrs, next_hop, .. } = self.path;
+        let own_next_hop = sets_own(self.settings, self.source, attrs.next_hop(), *next_hop);
+        match (attrs.distance(), aigp::metric(value)) {
             (Some(distance), Some(metric)) if own_next_hop => {
-                let value = aigp::with_metric(a.value, with_distance(metric, distance));
-                build::attribute(out, a.flags, a.code, &value);
+                let value = aigp::with_metric(value, with_distance(metric, distance));
+                build::attribute(out, flags, code, &value);
             }
             // RFC 7311 section 3.4.1: the next hop alone may have added it.
             (None, _) if !own_next_hop => {}
-            _ => build::attribute(out, a.flags, a.code, a.value),
+            _ => build::attribute(out, flags, code, value),
         }
     }
-    match (copy_below(code::OTC, out, code::OTC), settings.role) {
-        // RFC 9234 section 5: an Internet-facing AS sends no OTC with a private AS number behind it.
-        (Some(a), _) if settings.remove_private_as.is_some() && number(a.value).is_some_and(is_private) => {
-            build::attribute(out, a.flags, a.code, &settings.local_asn.to_be_bytes());
-        }
-        (Some(a), _) => build::attribute(out, a.flags, a.code, a.value),
-        // RFC 9234 section 5, egress rule 1.
-        (None, Some(role)) if role.marks_sent() => {
-            let flags = flags::OPTIONAL | flags::TRANSITIVE;
-            build::attribute(out, flags, code::OTC, &settings.local_asn.to_be_bytes());
-        }
-        (None, _) => {}
-    }
-    copy_below(u8::MAX, out, u8::MAX);
 }
 
 /// The accumulated IGP metric of a route of which we become the next hop (RFC 7311 section 3.4.3): it grows by our distance
@@ -575,7 +658,7 @@ mod tests {
         /// A strict peer accepts sent attributes, with any flags that RFC 4271 section 4.3 forbids
         /// and RFC 7606 accepts.
         #[test]
-        fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool) {
+        fn sent_attributes_pass_the_strict_parser(present: u16, partial: u16, internal: bool, marks: bool) {
             let mut block = Vec::new();
             for (at, (code, value)) in VALUES.into_iter().enumerate() {
                 if at < 2 || present >> at & 1 != 0 {
@@ -604,10 +687,19 @@ mod tests {
                 PeerKind::Client,
             ] {
                 for four_octet_as in [true, false] {
-                    let to = peer(kind, four_octet_as);
+                    let mut to = peer(kind, four_octet_as);
+                    to.egress.role = marks.then_some(Role::Provider);
                     let path = Path { attrs: attrs.clone(), source: source.id, next_hop: None, keeps_med: true };
                     let (mut sent, mut message) = (Vec::new(), Vec::new());
                     attributes(&to.egress, &source, &path, &mut sent);
+                    let codes: Vec<u8> = Attributes::new(&sent).map(|a| a.code).collect();
+                    prop_assert!(codes.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", codes);
+                    prop_assert_eq!(codes.contains(&code::OTC), marks || attrs.value(code::OTC).is_some());
+                    // Nothing changes these on any session.
+                    for code in [code::ORIGIN, 6, code::COMMUNITIES, code::LARGE_COMMUNITIES, 99] {
+                        let of = |block| Attributes::new(block).find(|a| a.code == code);
+                        prop_assert_eq!(of(&sent), of(attrs.bytes()));
+                    }
                     let prefix: Prefix<V4> = "10.0.0.0/8".parse().unwrap();
                     UpdatePacker::new(&sent, HOP, 4096).announce([prefix], &mut message).unwrap();
                     let body = frame(&message, 4096).unwrap().unwrap().body;

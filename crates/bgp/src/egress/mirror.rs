@@ -7,12 +7,12 @@
 //! them, leave what the members have.
 
 use super::conditional::default_handle;
-use super::conditional_ranked::RankedView;
 use super::group::{Group, Peers};
 use super::offers::{Handles, Offers};
 use super::pack::Packer;
 use super::paths::{Handle, Paths};
 use super::pending::Key;
+use super::view::View;
 use super::{Worker, Write};
 use crate::message::{BestBatch, NONE, RankedBatch};
 use ribtide_prefix::{BgpFamily, Prefix, for_each_bgp_family};
@@ -41,7 +41,6 @@ impl Worker {
             let takes_ranked = |family| settings.takes_ranked(family);
             let mut handles = Handles::new(batch.paths.len());
             let mut of_former = Handles::new(batch.paths.len());
-            let mut of_ranked = Handles::new(ranked.paths.len());
             for_each_bgp_family!(F => match (settings.families.has(F::ID), takes_ranked(F::ID)) {
                 (false, _) => {}
                 (true, false) => {
@@ -70,60 +69,47 @@ impl Worker {
                         paths.release(default);
                     }
                 }
-                (true, true) if group.is_conditional() => {
-                    let former = group.former_settings();
-                    let is_former = group.is_former(Prefix::<F>::default_route());
-                    let by = former.as_deref().filter(|_| is_former).unwrap_or(&settings);
-                    let own = default_handle::<F>(by, peers, paths);
-                    let default = default_handle::<F>(&settings, peers, paths);
-                    let offers = Offers::new(&settings, peers, F::ID, &ranked.paths, &mut of_ranked);
-                    let mut now = RankedView::new::<F>(&settings, &ranked.paths, offers, default, paths);
-                    let mut of_former_ranked = Handles::new(ranked.paths.len());
-                    let mut view = former.as_deref().map(|by| {
-                        let offers = Offers::new(by, peers, F::ID, &ranked.paths, &mut of_former_ranked);
-                        RankedView::new::<F>(by, &ranked.paths, offers, own, paths)
-                    });
-                    match settings.add_path.of(F::ID) {
-                        Some(_) => {
-                            let mut items = group.page_ranked_conditional::<F, PathPrefix<F>>(
-                                ranked, &mut now, view.as_mut(), paths,
-                            );
-                            items.extend((own != NONE).then(|| (own, group.own_default_key::<F, _>())));
-                            pack(group, peers, items, paths, &mut writes);
-                        }
-                        None => {
-                            let mut items = group.page_ranked_conditional::<F, Prefix<F>>(
-                                ranked, &mut now, view.as_mut(), paths,
-                            );
-                            items.extend((own != NONE).then(|| (own, group.own_default_key::<F, _>())));
-                            pack(group, peers, items, paths, &mut writes);
-                        }
-                    }
-                    drop(view);
-                    of_former_ranked.release(paths);
-                    paths.release(own);
-                    paths.release(default);
-                }
-                (true, true) => {
-                    let mut offers = Offers::new(&settings, peers, F::ID, &ranked.paths, &mut of_ranked);
-                    match settings.add_path.of(F::ID) {
-                        Some(_) => {
-                            let items = group.page_ranked::<F, PathPrefix<F>>(ranked, &mut offers, paths);
-                            pack(group, peers, items, paths, &mut writes);
-                        }
-                        None => {
-                            let items = group.page_ranked::<F, Prefix<F>>(ranked, &mut offers, paths);
-                            pack(group, peers, items, paths, &mut writes);
-                        }
-                    }
-                }
+                (true, true) => match settings.add_path.of(F::ID) {
+                    Some(_) => mirror_ranked::<F, PathPrefix<F>>(group, peers, ranked, paths, &mut writes),
+                    None => mirror_ranked::<F, Prefix<F>>(group, peers, ranked, paths, &mut writes),
+                },
             });
             handles.release(paths);
             of_former.release(paths);
-            of_ranked.release(paths);
         }
         self.mirrored.push(Mirrored { token, writes });
     }
+}
+
+/// Packs a page of ranked paths for a group that takes these.
+fn mirror_ranked<F: BgpFamily, K: Key<Family = F>>(
+    group: &Group,
+    peers: &Peers,
+    ranked: &RankedBatch,
+    paths: &mut Paths,
+    writes: &mut Vec<Write>,
+) {
+    let (settings, batch) = (&group.settings, &ranked.paths[..]);
+    let former = group.former_settings();
+    let is_former = group.is_former(Prefix::<F>::default_route());
+    let by = former.as_deref().filter(|_| is_former).unwrap_or(settings);
+    let own = default_handle::<F>(by, peers, paths);
+    let default = default_handle::<F>(settings, peers, paths);
+    let (mut handles, mut of_former) = (Handles::new(batch.len()), Handles::new(batch.len()));
+    let offers = Offers::new(settings, peers, F::ID, batch, &mut handles);
+    let mut now = View::new::<F>(settings, batch, offers, default, paths);
+    let mut view = former.as_deref().map(|by| {
+        let offers = Offers::new(by, peers, F::ID, batch, &mut of_former);
+        View::new::<F>(by, batch, offers, own, paths)
+    });
+    let mut items = group.page_ranked::<F, K>(ranked, &mut now, view.as_mut(), paths);
+    items.extend((own != NONE).then(|| (own, group.own_default_key::<F, _>())));
+    pack(group, peers, items, paths, writes);
+    drop((now, view));
+    handles.release(paths);
+    of_former.release(paths);
+    paths.release(own);
+    paths.release(default);
 }
 
 /// Packs what is not pending, for each cohort of a group.

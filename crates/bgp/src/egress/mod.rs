@@ -30,7 +30,6 @@ mod adj_rib_out;
 mod as_path;
 mod cohort;
 mod conditional;
-mod conditional_ranked;
 mod export;
 mod group;
 mod limits;
@@ -43,14 +42,13 @@ mod pending;
 mod ranked;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo, PrefixLimits};
 use crate::presence::Presence;
 pub use adj_rib_out::{Advertised, AdvertisedPath, Export};
 use cohort::Cohort;
-use conditional::View;
-use conditional_ranked::RankedView;
 use group::{Group, Peers};
 pub use limits::LimitExceeded;
 pub use mirror::Mirrored;
@@ -59,6 +57,7 @@ use paths::Paths;
 use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, Map, for_each_bgp_family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use view::with_views;
 
 /// A member as a receiver. Bytes for an earlier session must not reach a later one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -199,68 +198,28 @@ pub struct Worker {
     mirrored: Vec<Mirrored>,
 }
 
+/// A part of a dump.
+#[derive(Clone, Copy)]
+enum DumpPart<'a> {
+    Best(&'a BestBatch),
+    Ranked(&'a RankedBatch),
+}
+
+impl<'a> DumpPart<'a> {
+    fn paths(self) -> &'a [BestPath] {
+        match self {
+            DumpPart::Best(batch) => &batch.paths,
+            DumpPart::Ranked(batch) => &batch.paths,
+        }
+    }
+}
+
 /// A dump in progress.
 struct PendingDump {
     group: u32,
     family: AfiSafi,
     /// Shards that have not finished.
     shards: u32,
-}
-
-/// Calls `work` for a conditional group, with its views of a batch by its settings, and by the former
-/// ones in a transition. `offers` are those of its settings.
-fn with_views<F: BgpFamily>(
-    group: &mut Group,
-    offers: Offers<'_>,
-    peers: &Peers,
-    batch: &[BestPath],
-    paths: &mut Paths,
-    work: impl FnOnce(&mut Group, &mut View<'_>, Option<&mut View<'_>>, &mut Paths),
-) {
-    let default = conditional::default_handle::<F>(&group.settings, peers, paths);
-    let mut now = View::new(offers, default, paths);
-    match group.former_settings() {
-        None => work(group, &mut now, None, paths),
-        Some(former) => {
-            let default = conditional::default_handle::<F>(&former, peers, paths);
-            let mut handles = Handles::new(batch.len());
-            let offers = Offers::new(&former, peers, F::ID, batch, &mut handles);
-            let mut view = View::new(offers, default, paths);
-            work(group, &mut now, Some(&mut view), paths);
-            drop(view);
-            handles.release(paths);
-            paths.release(default);
-        }
-    }
-    paths.release(default);
-}
-
-/// As [`with_views`], of ranked paths.
-fn with_ranked_views<F: BgpFamily>(
-    group: &mut Group,
-    offers: Offers<'_>,
-    peers: &Peers,
-    batch: &[BestPath],
-    paths: &mut Paths,
-    work: impl FnOnce(&mut Group, &mut RankedView<'_>, Option<&mut RankedView<'_>>, &mut Paths),
-) {
-    let settings = group.settings.clone();
-    let default = conditional::default_handle::<F>(&settings, peers, paths);
-    let mut now = RankedView::new::<F>(&settings, batch, offers, default, paths);
-    match group.former_settings() {
-        None => work(group, &mut now, None, paths),
-        Some(former) => {
-            let default = conditional::default_handle::<F>(&former, peers, paths);
-            let mut handles = Handles::new(batch.len());
-            let offers = Offers::new(&former, peers, F::ID, batch, &mut handles);
-            let mut view = RankedView::new::<F>(&former, batch, offers, default, paths);
-            work(group, &mut now, Some(&mut view), paths);
-            drop(view);
-            handles.release(paths);
-            paths.release(default);
-        }
-    }
-    paths.release(default);
 }
 
 impl Worker {
@@ -317,10 +276,10 @@ impl Worker {
     pub fn handle(&mut self, input: EgressIn) {
         match input {
             EgressIn::Best(batch) => self.best(&batch),
-            EgressIn::Dump { token, batch, last } => self.dumped(token, &batch, last),
+            EgressIn::Dump { token, batch, last } => self.dumped(token, DumpPart::Best(&batch), last),
             EgressIn::Mirror { token, batch, ranked } => self.mirror(token, &batch, &ranked),
             EgressIn::Ranked(batch) => self.ranked(&batch),
-            EgressIn::RankedDump { token, batch, last } => self.ranked_dump(token, &batch, last),
+            EgressIn::RankedDump { token, batch, last } => self.dumped(token, DumpPart::Ranked(&batch), last),
             EgressIn::MemberUp(info) => self.member_up(info),
             EgressIn::MemberChanged(info) => self.member_changed(info),
             EgressIn::MemberDown(peer) => self.member_down(peer),
@@ -538,82 +497,52 @@ impl Worker {
             }
             for group in self.groups.values_mut().filter(|g| any && g.follows_ranked::<F>()) {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
-                match group.is_conditional() {
-                    false => group.change_ranked::<F>(batch, &mut offers, &mut self.paths),
-                    true => {
-                        let paths = &mut self.paths;
-                        with_ranked_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
-                            group.change_ranked_conditional::<F>(batch, now, former, paths);
-                        });
-                    }
-                }
+                let offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
+                with_views::<F>(group, offers, &self.peers, &batch.paths, &mut self.paths, |group, now, former, paths| {
+                    group.change_ranked::<F>(batch, now, former, paths);
+                });
             }
         });
         handles.release(&mut self.paths);
     }
 
-    fn dumped(&mut self, token: u64, batch: &BestBatch, last: bool) {
+    fn dumped(&mut self, token: u64, part: DumpPart<'_>, last: bool) {
         let Some(dump) = self.dumps.get(&token) else { return };
         let complete = last && dump.shards == 1;
-        if let Some(group) = self.groups.get_mut(&dump.group) {
-            let mut handles = Handles::new(batch.paths.len());
+        let Worker { peers, groups, paths, .. } = self;
+        if let Some(group) = groups.get_mut(&dump.group) {
+            let batch = part.paths();
+            let mut handles = Handles::new(batch.len());
             let of_transition = group.is_of_transition(token);
             for_each_bgp_family!(F => if F::ID == dump.family {
                 let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
-                let items = batch.changes.get::<F>();
-                match group.is_conditional() {
-                    false => group.dumped::<F>(token, items, &mut offers, &mut self.paths),
-                    true => {
-                        let paths = &mut self.paths;
-                        with_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
-                            match former {
-                                Some(former) if of_transition => {
-                                    group.transition_dumped::<F>(items, complete, now, former, paths);
-                                }
-                                former => group.dumped_conditional::<F>(token, items, now, former, paths),
-                            }
-                        });
-                        if complete && !of_transition {
-                            group.dump_default::<F>(token, &self.peers, &mut self.paths);
-                        }
+                let mut offers = Offers::new(&settings, peers, F::ID, batch, &mut handles);
+                match part {
+                    DumpPart::Best(part) if !group.is_conditional() => {
+                        group.dumped::<F>(token, part.changes.get::<F>(), &mut offers, paths);
                     }
+                    _ => with_views::<F>(group, offers, peers, batch, paths, |group, now, former, paths| {
+                        match (part, former) {
+                            (DumpPart::Best(part), Some(former)) if of_transition => {
+                                group.transition_dumped::<F>(part.changes.get::<F>(), complete, now, former, paths);
+                            }
+                            (DumpPart::Best(part), former) => {
+                                group.dumped_conditional::<F>(token, part.changes.get::<F>(), now, former, paths);
+                            }
+                            (DumpPart::Ranked(part), Some(former)) if of_transition => {
+                                group.transition_ranked_dumped::<F>(part, complete, now, former, paths);
+                            }
+                            (DumpPart::Ranked(part), former) => {
+                                group.ranked_dumped::<F>(token, part, now, former, paths);
+                            }
+                        }
+                    }),
+                }
+                if complete && !of_transition && group.is_conditional() {
+                    group.dump_default::<F>(token, peers, paths);
                 }
             });
-            handles.release(&mut self.paths);
-        }
-        self.dump_ended(token, last);
-    }
-
-    fn ranked_dump(&mut self, token: u64, batch: &RankedBatch, last: bool) {
-        let Some(dump) = self.dumps.get(&token) else { return };
-        let complete = last && dump.shards == 1;
-        if let Some(group) = self.groups.get_mut(&dump.group) {
-            let mut handles = Handles::new(batch.paths.len());
-            let of_transition = group.is_of_transition(token);
-            for_each_bgp_family!(F => if F::ID == dump.family {
-                let settings = group.settings.clone();
-                let mut offers = Offers::new(&settings, &self.peers, F::ID, &batch.paths, &mut handles);
-                match group.is_conditional() {
-                    false => group.ranked_dump::<F>(token, batch, &mut offers, &mut self.paths),
-                    true => {
-                        let paths = &mut self.paths;
-                        with_ranked_views::<F>(group, offers, &self.peers, &batch.paths, paths, |group, now, former, paths| {
-                            match former {
-                                Some(former) if of_transition => {
-                                    group.transition_ranked_dumped::<F>(batch, complete, now, former, paths);
-                                }
-                                former => group.ranked_dump_conditional::<F>(token, batch, now, former, paths),
-                            }
-                        });
-                        if complete && !of_transition {
-                            group.dump_default::<F>(token, &self.peers, &mut self.paths);
-                        }
-                    }
-                }
-            });
-            handles.release(&mut self.paths);
+            handles.release(paths);
         }
         self.dump_ended(token, last);
     }

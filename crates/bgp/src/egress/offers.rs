@@ -177,7 +177,8 @@ impl GroupExport<'_> {
     fn changed(&self, changes: &Changes) -> Path {
         let attrs = &self.path.attrs;
         let mut bytes = Vec::new();
-        // Who is not the next hop neither adds the metric nor changes it (RFC 7311 sections 3.4.1 and 3.4.3).
+        // A router that is not the next hop neither adds the metric nor changes it (RFC 7311 sections 3.4.1
+        // and 3.4.3).
         let own = || export::sets_own(self.settings, self.source, attrs.next_hop(), changes.next_hop());
         let sets_aigp = changes.aigp().is_some() && own();
         if sets_aigp || changes.aigp().is_none() {

@@ -1,15 +1,20 @@
 //! Peers that get more than the best path of a prefix, or their own choice of it: the selection among
 //! ranked paths, and its changes.
 //!
-//! What a group was sent is derived, as for best paths: the selection among the former ranked paths,
-//! by the group's rules and export policy, which do not change but in [`super::conditional_ranked`]. The difference of the two selections
-//! becomes pending, each path under its identifier, or the only one under its prefix.
+//! The advertised paths of a group are derived, as for best paths: the selection among the former
+//! ranked paths, by the group's rules and export policy. The difference of the two selections becomes
+//! pending, each path under its identifier, or the only one under its prefix.
+//!
+//! As in [`super::conditional`], a prefix is advertised by the former settings until it goes over in a
+//! transition. The selection before a change is then that of the former settings, and the one after it
+//! that of the present ones.
 
 use super::cohort::Cohort;
 use super::group::Group;
 use super::offers::Offers;
 use super::paths::{Handle, Paths};
 use super::pending::{AdvertisedSource, Key, Phase};
+use super::view::View;
 use super::{Export, Worker, adj_rib_out, conditional};
 use crate::message::{BestPath, NONE, RankedBatch, RankedPath};
 use crate::peer::{EgressSettings, PathSelection, PeerId};
@@ -18,7 +23,8 @@ use ribtide_wire::bgp::nlri::PathPrefix;
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
 
-type Selected = SmallVec<[RankedPath; 8]>;
+/// A selection among ranked paths, in the order of their identifiers.
+pub(super) type Selected = SmallVec<[RankedPath; 8]>;
 
 /// A group's selection among the ranked paths of prefixes of one family.
 #[derive(Clone, Copy)]
@@ -91,8 +97,8 @@ impl<'a> Selector<'a> {
 
     /// Whether two indices name equal paths.
     fn is_same(self, a: u32, b: u32) -> bool {
-        let (x, y) = (&self.paths[a as usize], &self.paths[b as usize]);
-        a == b || (x.source == y.source && x.attrs == y.attrs)
+        let path = |index: u32| &self.paths[index as usize];
+        a == b || (path(a).source == path(b).source && path(a).attrs == path(b).attrs)
     }
 
     /// Where every path is sent, one that stays as it is needs no selection.
@@ -142,54 +148,112 @@ impl Group {
         }
     }
 
-    /// Adds changes of ranked paths.
-    pub(super) fn change_ranked<F: BgpFamily>(
+    /// Adds changes of ranked paths. `former`: by the former settings, in a transition.
+    pub(super) fn change_ranked<'a, F: BgpFamily>(
         &mut self,
         batch: &RankedBatch,
-        offers: &mut Offers<'_>,
+        now: &mut View<'a>,
+        former: Option<&mut View<'a>>,
         paths: &mut Paths,
     ) {
         match self.settings.add_path.of(F::ID) {
-            Some(_) => self.change_keys::<F, PathPrefix<F>>(batch, offers, paths),
-            None => self.change_keys::<F, Prefix<F>>(batch, offers, paths),
+            Some(_) => self.change_keys::<F, PathPrefix<F>>(batch, now, former, paths),
+            None => self.change_keys::<F, Prefix<F>>(batch, now, former, paths),
         }
     }
 
-    fn change_keys<F: BgpFamily, K: Key<Family = F>>(
+    fn change_keys<'a, F: BgpFamily, K: Key<Family = F>>(
         &mut self,
         batch: &RankedBatch,
-        offers: &mut Offers<'_>,
+        now: &mut View<'a>,
+        mut former: Option<&mut View<'a>>,
         paths: &mut Paths,
     ) {
-        let selector = Selector::new::<F>(&self.settings, &batch.paths);
         let moved = self.cohorts().iter().any(|cohort| cohort.queue::<K>().has_moved());
         for change in batch.changes.get::<F>() {
             let (prefix, (old, new)) = (change.prefix, batch.of(change));
-            let differing = selector.without_same(old, new);
+            let mut former = match self.goes_over(prefix) {
+                true => former.as_deref_mut(),
+                false => None,
+            };
+            // Equal paths are the same by the same settings.
+            let by_both = former.is_none() && !now.has_default(prefix);
+            let differing = by_both.then(|| now.selector.without_same(old, new)).flatten();
             let (old, new) = differing.as_ref().map_or((old, new), |(old, new)| (&old[..], &new[..]));
-            let (former, selected) =
-                (selector.select(old, prefix, offers), selector.select(new, prefix, offers));
+            let before = former.as_deref_mut().unwrap_or(&mut *now).select(old, prefix);
+            let after = now.select(new, prefix);
             if moved {
                 // Until its table is dumped, a moved member may have any path.
-                for id in old.iter().map(|ranked| selector.key_id(ranked.id)) {
-                    if find(&selected, id).is_none() && find(&former, id).is_none() {
+                for id in old.iter().map(|ranked| now.selector.key_id(ranked.id)) {
+                    if find(&before, id).is_none() && find(&after, id).is_none() {
                         self.change_key(K::of(prefix, id), AdvertisedSource::NOTHING, NONE, paths);
                     }
                 }
             }
-            for gone in former.iter().filter(|former| find(&selected, former.id).is_none()) {
-                let advertised = offers.source(gone.path, prefix);
-                self.change_key(K::of(prefix, gone.id), advertised, NONE, paths);
+            self.change_selection::<F, K>(prefix, [&before, &after], now, former, paths);
+        }
+    }
+
+    /// A prefix has another selection. The one before is by the settings of `former`, if these are others.
+    fn change_selection<'a, F: BgpFamily, K: Key<Family = F>>(
+        &mut self,
+        prefix: Prefix<F>,
+        [before, after]: [&[RankedPath]; 2],
+        now: &mut View<'a>,
+        mut former: Option<&mut View<'a>>,
+        paths: &mut Paths,
+    ) {
+        for gone in before.iter().filter(|gone| find(after, gone.id).is_none()) {
+            let advertised = former.as_deref_mut().unwrap_or(&mut *now).source(gone.path, prefix);
+            self.change_key(K::of(prefix, gone.id), advertised, NONE, paths);
+        }
+        for one in after {
+            let was = find(before, one.id);
+            let stays = was.is_some_and(|was| match &mut former {
+                None => now.selector.is_same(was.path, one.path),
+                Some(former) => former.handle(was.path, prefix, paths) == now.handle(one.path, prefix, paths),
+            });
+            if stays {
+                continue;
             }
-            for ranked in &selected {
-                let before = find(&former, ranked.id);
-                if before.is_some_and(|before| selector.is_same(before.path, ranked.path)) {
-                    continue;
-                }
-                let advertised =
-                    before.map_or(AdvertisedSource::NOTHING, |before| offers.source(before.path, prefix));
-                let handle = offers.handle(ranked.path, prefix, paths);
-                self.change_key(K::of(prefix, ranked.id), advertised, handle, paths);
+            let advertised = was.map_or(AdvertisedSource::NOTHING, |was| {
+                former.as_deref_mut().unwrap_or(&mut *now).source(was.path, prefix)
+            });
+            let handle = now.handle(one.path, prefix, paths);
+            self.change_key(K::of(prefix, one.id), advertised, handle, paths);
+        }
+    }
+
+    /// Adds a part of a dump of the transition; `last`: the last of its family.
+    pub(super) fn transition_ranked_dumped<'a, F: BgpFamily>(
+        &mut self,
+        batch: &RankedBatch,
+        last: bool,
+        now: &mut View<'a>,
+        former: &mut View<'a>,
+        paths: &mut Paths,
+    ) {
+        match self.settings.add_path.of(F::ID) {
+            Some(_) => self.transit_keys::<F, PathPrefix<F>>(batch, last, now, former, paths),
+            None => self.transit_keys::<F, Prefix<F>>(batch, last, now, former, paths),
+        }
+    }
+
+    fn transit_keys<'a, F: BgpFamily, K: Key<Family = F>>(
+        &mut self,
+        batch: &RankedBatch,
+        last: bool,
+        now: &mut View<'a>,
+        former: &mut View<'a>,
+        paths: &mut Paths,
+    ) {
+        let dumped = batch.changes.get::<F>().iter().map(|change| (change.prefix, batch.of(change).1));
+        // The table may have no default route.
+        let default = last.then_some((Prefix::default_route(), &[][..]));
+        for (prefix, ranked) in dumped.chain(default) {
+            if self.goes_over(prefix) {
+                let (before, after) = (former.select(ranked, prefix), now.select(ranked, prefix));
+                self.change_selection::<F, K>(prefix, [&before, &after], now, Some(&mut *former), paths);
             }
         }
     }
@@ -210,67 +274,90 @@ impl Group {
         }
     }
 
-    /// Adds a part of a dump of ranked paths.
-    pub(super) fn ranked_dump<F: BgpFamily>(
+    /// Adds a part of a dump of ranked paths. The group's own default route is left to [`Group::dump_default`].
+    pub(super) fn ranked_dumped<'a, F: BgpFamily>(
         &mut self,
         token: u64,
         batch: &RankedBatch,
-        offers: &mut Offers<'_>,
+        now: &mut View<'a>,
+        former: Option<&mut View<'a>>,
         paths: &mut Paths,
     ) {
         match self.settings.add_path.of(F::ID) {
-            Some(_) => self.dump_keys::<F, PathPrefix<F>>(token, batch, offers, paths),
-            None => self.dump_keys::<F, Prefix<F>>(token, batch, offers, paths),
+            Some(_) => self.dump_keys::<F, PathPrefix<F>>(token, batch, now, former, paths),
+            None => self.dump_keys::<F, Prefix<F>>(token, batch, now, former, paths),
         }
     }
 
-    /// The paths of a page that members get, each with its key.
-    pub(super) fn page_ranked<F: BgpFamily, K: Key<Family = F>>(
-        &self,
-        batch: &RankedBatch,
-        offers: &mut Offers<'_>,
-        paths: &mut Paths,
-    ) -> Vec<(Handle, K)> {
-        let selector = Selector::new::<F>(&self.settings, &batch.paths);
-        let mut items = Vec::new();
-        for change in batch.changes.get::<F>() {
-            let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
-            for ranked in selector.select(ranked, prefix, offers) {
-                items.push((offers.handle(ranked.path, prefix, paths), K::of(prefix, ranked.id)));
-            }
-        }
-        items
-    }
-
-    fn dump_keys<F: BgpFamily, K: Key<Family = F>>(
+    fn dump_keys<'a, F: BgpFamily, K: Key<Family = F>>(
         &mut self,
         token: u64,
         batch: &RankedBatch,
-        offers: &mut Offers<'_>,
+        now: &mut View<'a>,
+        mut former: Option<&mut View<'a>>,
         paths: &mut Paths,
     ) {
-        let selector = Selector::new::<F>(&self.settings, &batch.paths);
         let dumping: SmallVec<[usize; 2]> = (0..self.cohorts().len())
             .filter(|at| self.cohorts()[*at].queue::<K>().phase() == Phase::Dumping(token))
             .collect();
         for change in batch.changes.get::<F>() {
             let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
-            let selected = selector.select(ranked, prefix, offers);
+            let view = self.view_of(prefix, now, &mut former);
+            let selected = view.select(ranked, prefix);
             for at in &dumping {
                 let queue = self.cohorts_mut()[*at].queue_mut::<K>();
                 if queue.has_moved() {
                     // Members have the paths of another selection, perhaps.
-                    for id in ranked.iter().map(|ranked| selector.key_id(ranked.id)) {
+                    for id in ranked.iter().map(|ranked| view.selector.key_id(ranked.id)) {
                         if find(&selected, id).is_none() {
                             queue.dump_item(K::of(prefix, id), NONE, paths);
                         }
                     }
                 }
-                for ranked in &selected {
-                    let handle = offers.handle(ranked.path, prefix, paths);
-                    queue.dump_item(K::of(prefix, ranked.id), handle, paths);
+                if view.has_default(prefix) {
+                    continue;
+                }
+                for one in &selected {
+                    let handle = view.handle(one.path, prefix, paths);
+                    queue.dump_item(K::of(prefix, one.id), handle, paths);
                 }
             }
+        }
+    }
+
+    /// The paths of a page that members get, each with its key, but for the group's own default route, which
+    /// [`Group::own_default_key`] is of.
+    pub(super) fn page_ranked<'a, F: BgpFamily, K: Key<Family = F>>(
+        &self,
+        batch: &RankedBatch,
+        now: &mut View<'a>,
+        mut former: Option<&mut View<'a>>,
+        paths: &mut Paths,
+    ) -> Vec<(Handle, K)> {
+        let mut items = Vec::new();
+        for change in batch.changes.get::<F>() {
+            let (prefix, (_, ranked)) = (change.prefix, batch.of(change));
+            let view = self.view_of(prefix, now, &mut former);
+            if !view.has_default(prefix) {
+                let selected = view.select(ranked, prefix);
+                items.extend(
+                    selected.iter().map(|one| (view.handle(one.path, prefix, paths), K::of(prefix, one.id))),
+                );
+            }
+        }
+        items
+    }
+
+    /// The view by which a prefix is advertised.
+    fn view_of<'v, 'a, F: BgpFamily>(
+        &self,
+        prefix: Prefix<F>,
+        now: &'v mut View<'a>,
+        former: &'v mut Option<&mut View<'a>>,
+    ) -> &'v mut View<'a> {
+        match former {
+            Some(former) if self.is_former(prefix) => former,
+            _ => now,
         }
     }
 }

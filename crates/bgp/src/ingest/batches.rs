@@ -116,6 +116,26 @@ impl ShardBatches {
         routes: impl Iterator<Item = N>,
     ) -> u64 {
         self.turn_to(peer);
+        match &mut self.open[..] {
+            [open] if !N::HAS_PATH_ID => {
+                // One thread has all prefixes.
+                let prefixes = open.batch.prefixes.get_mut::<N::Family>();
+                let before = prefixes.len();
+                routes.for_each(|route| prefixes.push(route.prefix()));
+                let count = prefixes.len() - before;
+                if count > 0 {
+                    open.take::<N::Family>(attrs, 0);
+                }
+                self.len += count;
+                count as u64
+            }
+            _ => self.distribute(attrs, routes),
+        }
+    }
+
+    /// Adds prefixes to the batches of their threads.
+    #[inline]
+    fn distribute<N: Nlri>(&mut self, attrs: Option<&AttrSet>, routes: impl Iterator<Item = N>) -> u64 {
         let (mut count, mut touched): (usize, ThreadSet) = (0, 0);
         let mut path_id = 0;
         routes.for_each(|route| {

@@ -145,20 +145,26 @@ impl Ingest {
     #[inline(always)]
     fn routes<N: SessionNlri>(&mut self, peer: &mut IngestPeer, update: &Update<'_>, out: &mut ShardBatches) {
         let family = N::Family::ID;
-        let IngestPeer { info, settings, context, counters, accepted, received, refreshed } = peer;
+        let withdrawn = update.withdrawn_nlri::<N>();
         let announced = || update.announced_nlri::<N>();
+        if withdrawn.is_empty() && announced().is_empty() {
+            // It is about another family.
+            return;
+        }
+        let IngestPeer { info, settings, context, counters, accepted, received, refreshed } = peer;
         if refresh::any(refreshed) {
             refresh::note::<N>(refreshed, update);
         }
         if !info.families.has(family) {
-            let withdrawn = update.withdrawn_nlri::<N>().count();
-            counters.ignored += (withdrawn + announced().count()) as u64;
+            counters.ignored += (withdrawn.count() + announced().count()) as u64;
             return;
         }
         let mut routes = Admission::<N> { info, accepted: accepted.get_mut().as_mut(), out };
-        counters.withdrawn += routes.withdraw(update.withdrawn_nlri::<N>());
-        if let Some(received) = received {
-            withdraw::<N>(received, update);
+        if !withdrawn.is_empty() {
+            counters.withdrawn += routes.withdraw(withdrawn);
+            if let Some(received) = received {
+                withdraw::<N>(received, update);
+            }
         }
         let Some(mut next_hop) = update.next_hop::<N::Family>() else { return };
         if let Some(zone) = context.zone {
@@ -239,6 +245,19 @@ impl Ingest {
     /// Reads the attributes of `update` into the scratch memory, unless one forbids the routes.
     fn read(&mut self, context: &Context, update: &Update<'_>, next_hop: NextHop) -> Result<(), Refusal> {
         self.content.begin(next_hop);
+        match update.verbatim() {
+            Some(verbatim) if context.changes_nothing() => {
+                context.check_path(AsPath::new(verbatim.as_path))?;
+                self.content.extend(verbatim.bytes);
+                Ok(())
+            }
+            _ => self.read_each(context, update),
+        }
+    }
+
+    /// Reads the attributes one by one.
+    #[inline(never)]
+    fn read_each(&mut self, context: &Context, update: &Update<'_>) -> Result<(), Refusal> {
         if let Some(asn) = context.prepended_as() {
             self.read_prepending(context, update, asn)?;
         } else {

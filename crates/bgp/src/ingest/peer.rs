@@ -231,22 +231,7 @@ impl Context {
     pub(super) fn check(&self, attribute: &Attribute<'_>) -> Result<(), Refusal> {
         let value = attribute.value;
         match attribute.code {
-            code::AS_PATH => {
-                let path = AsPath::new(value);
-                let loops =
-                    |own| path.asns().filter(|asn| *asn == own).count() > usize::from(self.allow_own_as);
-                if loops(self.local_asn)
-                    || (self.other_own_as != [0; 2] && self.other_own_as.into_iter().any(loops))
-                {
-                    return Err(Refusal::AsLoop);
-                }
-                if self.first_as != 0 && path.neighbor_as() != Some(self.first_as) {
-                    return Err(Refusal::FirstAs);
-                }
-                if self.first_member_as != 0 && !path.begins_with_member(self.first_member_as) {
-                    return Err(Refusal::MemberAs);
-                }
-            }
+            code::AS_PATH => return self.check_path(AsPath::new(value)),
             code::ORIGINATOR_ID if router_ids(value).any(|id| id == self.router_id) => {
                 return Err(Refusal::OriginatorLoop);
             }
@@ -259,6 +244,29 @@ impl Context {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Checks whether AS_PATH forbids the routes.
+    #[inline]
+    pub(super) fn check_path(&self, path: AsPath<'_>) -> Result<(), Refusal> {
+        let loops = |own| path.asns().filter(|asn| *asn == own).count() > usize::from(self.allow_own_as);
+        if loops(self.local_asn) || (self.other_own_as != [0; 2] && self.other_own_as.into_iter().any(loops))
+        {
+            return Err(Refusal::AsLoop);
+        }
+        if self.first_as != 0 && path.neighbor_as() != Some(self.first_as) {
+            return Err(Refusal::FirstAs);
+        }
+        if self.first_member_as != 0 && !path.begins_with_member(self.first_member_as) {
+            return Err(Refusal::MemberAs);
+        }
+        Ok(())
+    }
+
+    /// Whether the attributes of routes are stored as they came.
+    #[inline]
+    pub(super) fn changes_nothing(&self) -> bool {
+        self.prepended_as.is_none() && self.received_otc().is_none()
     }
 
     /// How paths of the peer are verified (draft-ietf-sidrops-aspa-verification section 6): an external one towards which

@@ -129,7 +129,7 @@ impl Received {
     /// `before` are evaluated again.
     fn evaluate_changed(&mut self, before: &Arc<Vrps>, changed: &Arc<Families<ChangedPrefixes>>, all: bool) {
         if self.pending.is_some() {
-            // Which routes have results of which table is no longer known.
+            // Results of several tables are mixed now, so all routes are evaluated.
             return self.evaluate_all();
         }
         let mut cursors: BgpFamilies<Cursors> = BgpFamilies::default();

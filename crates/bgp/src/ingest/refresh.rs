@@ -10,8 +10,8 @@ use ribtide_wire::bgp::nlri::PathPrefix;
 use ribtide_wire::bgp::update::Update;
 
 per_bgp_family! {
-    /// What came since the begin of a refresh; path identifiers are 0 without one. `None`: no refresh is under way, or shards do
-    /// all.
+    /// Prefixes announced since the begin of a refresh; path identifiers are 0 without one. `None`:
+    /// no refresh is under way, or shards do all.
     #[derive(Debug)]
     pub(super) struct Refreshed<F> = Option<Set<PathPrefix<F>>>;
 }

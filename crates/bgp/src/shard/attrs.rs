@@ -10,7 +10,7 @@ use super::next_hops::NextHops;
 use super::table::{Seed, Slot, Table};
 use crate::attr::AttrSet;
 use crate::decision::Reason;
-use ribtide_prefix::{AnyPrefix, BgpFamily, prefetch};
+use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix, prefetch};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
@@ -351,16 +351,13 @@ impl AttrTable {
         self.hops.exclude(self.entry(number).hop)
     }
 
-    /// The next hop of a set in use, and whether paths of some prefix by it have a number of their own.
-    pub(super) fn own_next_hop(&self, number: u32) -> (IpAddr, bool) {
+    /// Whether the paths of this prefix have a number of their own for the set: its next hop lies inside of the prefix, or
+    /// depends on it.
+    #[inline(never)]
+    pub(super) fn is_inside<F: BgpFamily>(&self, number: u32, prefix: Prefix<F>) -> bool {
         let hop = self.entry(number).hop;
-        (self.hops.address(hop), !self.hops.apart(hop).is_empty())
-    }
-
-    /// Whether paths of this prefix do.
-    #[cold]
-    pub(super) fn is_apart(&self, number: u32, prefix: AnyPrefix) -> bool {
-        self.hops.apart(self.entry(number).hop).contains(&prefix)
+        let apart = self.hops.apart(hop);
+        prefix.contains(self.hops.address(hop)) || (!apart.is_empty() && apart.contains(&prefix.any()))
     }
 
     /// The number of the next hop of a set in use.

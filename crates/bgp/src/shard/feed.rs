@@ -84,12 +84,13 @@ impl Core {
         if !out.feeds() {
             return false;
         }
-        if let Some(new) = new
-            && self.is_not_fed(new.path)
-        {
-            return self.feed_nothing(route, old, out);
+        let mut old = old;
+        if self.sessions.any_originated() {
+            if new.is_some_and(|new| self.is_not_fed(new.path)) {
+                return self.feed_nothing(route, old, out);
+            }
+            old = old.filter(|old| !self.is_not_fed(old.path));
         }
-        let old = old.filter(|old| !self.is_not_fed(old.path));
         // A path that becomes usable needs a fence, though its next hops are in the RIB already.
         let best = |selected: Option<SelectedPath>| selected.and_then(SelectedPath::best);
         let again = self.gates.is_on() && best(old).is_none() && best(new).is_some();
@@ -182,7 +183,7 @@ impl Core {
     fn choose(&self, paths: &[Path], best: usize) -> (SmallVec<[usize; 8]>, Option<usize>) {
         let hop = |at: usize| self.attrs.next_hop(paths[at].attrs);
         let alone = |path: Path| {
-            // What this router originates shares no traffic, and is no backup.
+            // An originated path shares no traffic, and is no backup.
             self.is_originated(path) || self.attrs.is_alone(path.attrs, self.is_recursive(path.session))
         };
         if alone(paths[best]) {
@@ -214,7 +215,7 @@ impl Core {
     }
 
     pub(super) fn feed_kind(&self, path: Path) -> FeedKind {
-        self.sessions.get(path.session).info.feed_kind()
+        self.sessions.get(path.session).feed_kind
     }
 
     /// Whether two paths have the same feed.

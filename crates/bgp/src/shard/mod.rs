@@ -297,8 +297,7 @@ impl Shard {
                 let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
-                let inside = path.filter(|_| recursive && core.attrs.hops.tracks());
-                let inside = inside.map(|path| core.attrs.own_next_hop(path.attrs));
+                let may_be_inside = recursive && core.attrs.hops.tracks();
                 let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -311,9 +310,7 @@ impl Shard {
                     let table = &mut tables[usize::from(spot.logical)];
                     match path {
                         Some(path) => {
-                            let own = inside.is_some_and(|(hop, any_apart)| {
-                                prefix.contains(hop) || (any_apart && core.attrs.is_apart(path.attrs, prefix.any()))
-                            });
+                            let own = may_be_inside && core.attrs.is_inside(path.attrs, prefix);
                             let path = if own { core.own_path(prefix, path) } else { path };
                             let kept = core.announce(table, spot, prefix, source, path, out);
                             if own {
@@ -518,12 +515,12 @@ impl Core {
         if self.attrs.hops.all_at_cost_0() {
             return Ok(0);
         }
-        self.attrs.cost(path.attrs, session.recursive)
+        self.attrs.cost(path.attrs, session.feed_kind.recursive)
     }
 
     /// Whether next hops of a session need not be on link.
     fn is_recursive(&self, session: u16) -> bool {
-        self.sessions.get(session).recursive
+        self.sessions.get(session).feed_kind.recursive
     }
 
     /// Whether the RIB manager has not reported the next hop of a path.
@@ -660,27 +657,28 @@ impl Core {
     /// The best of the usable paths that `admits` lets in, by index and path.
     fn best_among(&self, paths: &[Path], admits: impl Fn(usize, Path) -> bool) -> Option<usize> {
         // A path with a higher hint is of a lower class, so it cannot change the result.
-        let mut hint = u16::MAX;
-        let mut candidates: SmallVec<[(usize, Path); 8]> = SmallVec::new();
+        let (mut hint, mut first, mut count) = (u16::MAX, 0, 0);
         for (at, path) in paths.iter().enumerate() {
-            let path = *path;
-            if !admits(at, path) || !self.usable(path) {
+            let worth = path.worth();
+            if worth > hint || !admits(at, *path) || !self.usable(*path) {
                 continue;
             }
-            if path.worth() < hint {
-                hint = path.worth();
-                candidates.clear();
+            if worth < hint {
+                (hint, first, count) = (worth, at, 0);
             }
-            if path.worth() == hint {
-                candidates.push((at, path));
-            }
+            count += 1;
         }
-        if let [(only, _)] = candidates[..] {
-            return Some(only);
+        if count < 2 {
+            return (count == 1).then_some(first);
         }
-        let candidates_of: SmallVec<[Candidate<'_>; 8]> =
-            candidates.iter().map(|(_, path)| self.candidate(*path)).collect();
-        decision::best(&candidates_of[..], &self.options).map(|best| candidates[best].0)
+        let class = || {
+            let rest = paths.iter().copied().enumerate().skip(first);
+            rest.filter(|(at, path)| path.worth() == hint && admits(*at, *path) && self.usable(*path))
+        };
+        let candidates: SmallVec<[Candidate<'_>; 8]> =
+            class().map(|(_, path)| self.candidate(path)).collect();
+        let best = decision::best(&candidates[..], &self.options)?;
+        class().nth(best).map(|(at, _)| at)
     }
 
     /// The effect of a new path on the former best path.
@@ -730,6 +728,7 @@ impl Core {
         };
         let route = table.get_mut(at);
         let paths = route.paths(&self.paths);
+        let old = SelectedPath { path: paths[route.selected()], usable: route.is_usable() };
         let place = self.place_of::<F>(paths, source);
         if let Some(at) = place {
             if paths[at].attrs == path.attrs
@@ -741,7 +740,6 @@ impl Core {
             self.surplus += 1;
             return false;
         }
-        let old = self.selected_of(route);
         self.note_fed(route, out);
         let (mut effect, gone) = match place {
             Some(at) => {
@@ -904,6 +902,10 @@ impl Core {
         new: Option<SelectedPath>,
         out: &mut ShardOut,
     ) {
+        if old == new && !self.several && !route.gate.is_held() {
+            // Most selections among several paths end so: nothing is fed or advertised.
+            return;
+        }
         let fed = self.feed(route, [old, new], out);
         let left = new.is_some();
         let (old, new) = (old.and_then(SelectedPath::best), new.and_then(SelectedPath::best));

@@ -28,6 +28,8 @@ pub(super) struct NextHops {
     unusable: usize,
     /// Used next hops that are not reachable at cost 0.
     uneven: usize,
+    /// The entry that was acquired last. Most sets of a session have its next hop.
+    last: u32,
     /// Next hops whose use may have changed since [`NextHops::uses`].
     touched: Vec<u32>,
 }
@@ -99,6 +101,7 @@ impl NextHops {
             assumed: (!tracks).then_some(NextHopState::Reachable { cost: 0 }),
             unusable: 0,
             uneven: 0,
+            last: 0,
             touched: Vec::new(),
         }
     }
@@ -219,8 +222,16 @@ impl NextHops {
     /// The number of an address, with one more attribute set. `exclude`: the prefix that contains
     /// it.
     pub(super) fn acquire(&mut self, address: IpAddr, exclude: Option<AnyPrefix>) -> u32 {
+        if let Some(hop) = self.entries.get_mut(self.last as usize)
+            && hop.sets > 0
+            && (hop.address, hop.exclude) == (address, exclude)
+        {
+            hop.sets += 1;
+            return self.last;
+        }
         let id = self.find(address, exclude);
         self.entries[id as usize].sets += 1;
+        self.last = id;
         id
     }
 

@@ -20,7 +20,7 @@ struct Refresh {
     family: AfiSafi,
     /// Whether its end came, and a scan is under way.
     ended: bool,
-    /// What came since its begin, of its family.
+    /// Prefixes of its family announced since its begin.
     notes: BgpFamilies<Notes>,
 }
 
@@ -39,7 +39,8 @@ impl Refreshes {
         self.0.iter_mut().filter(move |refresh| refresh.session == session && refresh.family == family)
     }
 
-    /// Another begin starts over. What an ended one has left out is removed nevertheless.
+    /// Another begin starts over. Paths that an ended refresh has left out are removed
+    /// nevertheless.
     fn begin(&mut self, session: u16, family: AfiSafi) {
         self.0.retain(|refresh| refresh.ended || refresh.session != session || refresh.family != family);
         self.0.push(Refresh { session, family, ended: false, notes: BgpFamilies::default() });
@@ -51,7 +52,7 @@ impl Refreshes {
         lasts.map(|refresh| refresh.ended = true).is_some()
     }
 
-    /// The session ended. What an ended refresh has left out is removed nevertheless.
+    /// The session ended. Paths that an ended refresh has left out are removed nevertheless.
     pub(super) fn session_ended(&mut self, session: u16) {
         self.0.retain(|refresh| refresh.ended || refresh.session != session);
     }

@@ -10,7 +10,7 @@
 
 use super::query::PeerCounts;
 use crate::attr::AttrSet;
-use crate::peer::{PeerId, PeerInfo, PeerKind};
+use crate::peer::{FeedKind, PeerId, PeerInfo, PeerKind};
 use ribtide_prefix::{BgpFamilies, BgpFamily, FamilySet, PerBgpFamily, any_bgp_family, sum_bgp_families};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) info: Arc<PeerInfo>,
     /// Whether its paths are usable: it lasts, or they are retained.
     pub(super) up: bool,
-    /// The families of usable paths; none unless `up`. What others have is to be swept.
+    /// The families of usable paths; none unless `up`. A scan removes the paths of other families.
     keeps: FamilySet,
     /// Whether it ended. Its usable paths are retained ones.
     ended: bool,
@@ -43,8 +43,8 @@ pub(super) struct Session {
     long_lived: FamilySet,
     /// The number of the peer's latest earlier session whose paths are retained, or [`NONE`].
     former: u16,
-    /// Whether its paths may have next hops that are not on link: a copy from `info`, which is read for each path judged.
-    pub(super) recursive: bool,
+    /// The kind of its routes for the RIB manager: a copy from `info`, which is read for each path judged.
+    pub(super) feed_kind: FeedKind,
     /// The families in which its paths have identifiers; also a copy.
     path_ids: FamilySet,
     /// Whether this router originates its paths.
@@ -77,7 +77,7 @@ impl PerBgpFamily for PeerCounts {
 impl Session {
     /// A session that is up, and whose end will be confirmed; or one that is over, and whose end was not sent to any worker.
     fn new(info: Arc<PeerInfo>, up: bool, former: u16) -> Session {
-        let recursive = info.feed_kind().recursive;
+        let feed_kind = info.feed_kind();
         let originated = info.kind.is_local();
         let is_not_fed = matches!(info.kind, PeerKind::Local(source) if !source.feeds());
         let keeps = if up { FamilySet::ALL } else { FamilySet::NONE };
@@ -89,7 +89,7 @@ impl Session {
             ended: !up,
             long_lived: FamilySet::NONE,
             former,
-            recursive,
+            feed_kind,
             path_ids,
             originated,
             is_not_fed,
@@ -151,6 +151,12 @@ impl Sessions {
     /// The session of a number in use.
     pub(super) fn get(&self, number: u16) -> &Session {
         self.list[usize::from(number)].as_ref().expect("a path's session is known")
+    }
+
+    /// Whether this router originates, or originated, any path.
+    #[inline]
+    pub(super) fn any_originated(&self) -> bool {
+        self.any_originated
     }
 
     /// Whether this router originates the paths of a session in use.

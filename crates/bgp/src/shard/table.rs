@@ -468,7 +468,7 @@ mod tests {
                 let held = table.memory();
                 table.shrink_if_sparse();
                 prop_assert_eq!(table.memory(), held);
-                // What comes behind the end belongs here still.
+                // Entries behind the end still belong here.
                 for n in come.by_ref().take(3).filter(|n| end.is_some_and(|end| Key(*n).spread() >= end)) {
                     put(&mut table, Key(n));
                     model.insert(n);
@@ -481,8 +481,8 @@ mod tests {
             prop_assert_eq!(table.len(), 0);
         }
 
-        // Whatever comes and goes between its parts, a walk visits once what was there all the time, nothing twice,
-        // and takes out what it is told to.
+        // Entries may come and go between the parts of a walk. It visits an entry that was there all the time
+        // once and none twice, and takes out the requested ones.
         #[test]
         fn a_walk_goes_on_where_it_stopped(
             stay in prop::collection::btree_set(0..3000u32, 0..300),

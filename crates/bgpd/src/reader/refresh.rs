@@ -35,7 +35,8 @@ pub(super) struct Mark {
 }
 
 impl Reader {
-    /// The peer marked the begin or end of a refresh. What it sent before has been read, and nothing of what follows.
+    /// The peer marked the begin or end of a refresh. The reader has read all messages before the
+    /// mark, and none after it.
     pub(super) fn mark(&mut self, peer: PeerId, Mark { kind, family }: Mark) {
         match kind {
             RefreshKind::Begin => self.begin_refresh(peer, family),

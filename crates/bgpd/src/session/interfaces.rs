@@ -93,7 +93,7 @@ impl Sessions {
         let holds = |state: &Option<InterfaceState>, address| {
             state.as_ref().is_some_and(|state| state.holds(address).is_some())
         };
-        // Whose subnet this is, or was.
+        // Peers in a subnet of this interface, now or before.
         let concerned = self.by_address.iter().filter(|(a, _)| holds(&before, **a) || holds(&now, **a));
         let mut concerned: Vec<(IpAddr, PeerId)> = concerned.map(|(address, id)| (*address, *id)).collect();
         let on_link = |peer: &Peer| peer.link.as_ref().is_some_and(|link| link.index == index);

@@ -410,7 +410,7 @@ impl Sessions {
                 self.take_interface(news);
             }
             hears = hears && self.hear();
-            // What readers have no room for waits in the RIB manager, where changes coalesce.
+            // Changes without room at readers wait in the RIB manager, where they coalesce.
             while self.outbox.is_empty()
                 && let Some(changes) = self.redistributed.try_recv()
             {
@@ -850,7 +850,7 @@ impl Sessions {
         let Some(connection) = peer.slot(side).as_mut() else { return };
         let written = match outcome {
             Ok(written) => written,
-            // What is known of the failure is known to the reading side too, and better: it has what came before it.
+            // The reading side notices the failure too, and has read the bytes before it.
             Err(_) => {
                 connection.output = Output::default();
                 0

@@ -124,7 +124,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn every_connection_comes_back_written_whoever_wrote() {
+    fn every_connection_comes_back_written_from_any_writer() {
         for threads in [1, 3] {
             let writers = Writers::start(vec![None; threads], &Rings::default()).unwrap();
             assert!(writers.worth(2 * TOGETHER) && !writers.worth(2 * TOGETHER - 1));

@@ -196,7 +196,7 @@ impl Watcher {
                     let of_default = event.vrf == VrfId::DEFAULT;
                     let addresses = if of_default { event.addresses.clone() } else { Vec::new() };
                     let (name, up) = (event.name.clone(), event.up);
-                    // What the receiver knows of it, another watch has told.
+                    // Another watch has told the receiver the earlier state.
                     let fell = came_up && !self.initial;
                     let state = InterfaceState { name, up, fell, addresses };
                     (change, Some(state), RibIn::Interface(event))

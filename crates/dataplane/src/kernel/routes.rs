@@ -481,7 +481,7 @@ impl Kernel {
             for Touched { prefix, metric, there, marked, .. } in touched.iter().filter(|touched| touched.table == at) {
                 let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) else { continue };
                 let ours = *metric == self.config.metric;
-                // What was found is no longer there.
+                // A route that was found is no longer there.
                 let was_found = self.replaying && self.table::<F>(vrf).found.remove(&(prefix, *metric)).is_some();
                 let want = self.wanted.table().group(vrf, prefix).filter(|_| ours);
                 match want {

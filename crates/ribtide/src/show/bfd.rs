@@ -36,7 +36,7 @@ pub(super) fn sessions(bfd: &Bfd) -> String {
     }
     let mut out = table.render();
     if bfd.sessions.is_empty() {
-        out = "There is no BFD session: no neighbour and no static route of the configuration says bfd.\n"
+        out = "There is no BFD session: no neighbour and no static route has `bfd` in the configuration.\n"
             .into();
     }
     for s in &bfd.sessions {

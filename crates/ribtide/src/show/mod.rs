@@ -14,6 +14,8 @@ mod printer;
 mod route;
 mod rpki;
 mod running;
+#[cfg(feature = "router")]
+pub(crate) mod screen;
 mod threads;
 
 use crate::client::Client;
@@ -343,8 +345,13 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
     let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
-    let did = if request.soft { "Routes are exchanged again" } else { "Sessions are reset" };
-    output.print(&reply, |a| format!("{did} with {}.\n", count(a.neighbors as u64, "neighbour")))
+    output.print(&reply, |a| {
+        let neighbors = count(a.neighbors as u64, "neighbour");
+        match request.soft {
+            true => format!("Routes are exchanged again with {neighbors}.\n"),
+            false => format!("The sessions of {neighbors} are reset.\n"),
+        }
+    })
 }
 
 /// Runs `ribtide show`.

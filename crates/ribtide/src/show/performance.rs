@@ -38,7 +38,7 @@ pub(super) fn all(stages: &[Performance]) -> String {
         ]);
     }
     format!(
-        "The latest records of each thread, 64 at most, each of 10,000 tasks or more. Idle: it waited for who comes before.\n\n{}",
+        "The latest records of each thread, 64 at most, each of 10,000 tasks or more. Idle: it waited for the stage before it.\n\n{}",
         table.render()
     )
 }

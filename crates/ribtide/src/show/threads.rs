@@ -105,7 +105,7 @@ pub(super) fn daemons(daemons: &[DaemonPipeline]) -> String {
     text
 }
 
-fn queues(rings: &[Ring], gauges: &[Gauge]) -> Table {
+pub(super) fn queues(rings: &[Ring], gauges: &[Gauge]) -> Table {
     let mut table = Table::new(&["Queue", ">Bound", ">Depth", ">Peak", ">Batches", ">Full"]);
     for r in rings {
         table.row([

@@ -143,7 +143,7 @@ fn subscriber(
     recent: Recent,
 ) -> impl Subscriber + Send + Sync {
     let fields = fmt::format::debug_fn(format::write_field).delimited(" ");
-    // What goes wrong is not printed either: standard error may block.
+    // Errors of the log itself are not printed either: standard error may block.
     let layer =
         fmt::layer().fmt_fields(fields).event_format(lines).with_writer(queue).log_internal_errors(false);
     let kept = fmt::layer().event_format(format::json()).with_writer(recent).log_internal_errors(false);

@@ -229,7 +229,7 @@ impl Router<'_> {
                     (true, _) => {
                         state.switch(index, true);
                         state.set_carrier(index, true);
-                        // What configures the host gives the link its addresses again.
+                        // The host's configuration gives the link its addresses again.
                         for (address, len) in addresses(index) {
                             state.add_address(index, address, len);
                         }
@@ -290,7 +290,7 @@ impl Router<'_> {
         let faulty = self.kernel.state().faults.total() != effects;
         self.check_deletions(&before, faulty)?;
         self.check_foreign()?;
-        // What others and links did is known to the writer once its watchers have read it.
+        // The writer knows changes by others and of links once its watchers have read them.
         let notified = self.kernel.state().has_notifications();
         if !worked && !notified && self.process.machine.is_informed() {
             self.sent.disturbed = false;

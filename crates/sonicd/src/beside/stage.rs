@@ -439,13 +439,13 @@ impl Stage {
             match from_orch {
                 FromOrch::Request(request) => self.beside.request(request),
                 FromOrch::Routes(routes) => {
-                    for (vrf, prefix, foreign) in routes {
-                        self.beside.route_is_foreign(vrf, prefix, foreign);
+                    for (vrf, prefix, by_routeorch) in routes {
+                        self.beside.set_routeorch_route(vrf, prefix, by_routeorch);
                     }
                 }
                 FromOrch::Labels(labels) => {
-                    for (label, foreign) in labels {
-                        self.beside.label_is_foreign(label, foreign);
+                    for (label, by_routeorch) in labels {
+                        self.beside.set_routeorch_label(label, by_routeorch);
                     }
                 }
             }

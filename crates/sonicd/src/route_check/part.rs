@@ -2,9 +2,9 @@
 //!
 //! The routes of the router have a lap of their own, too ([`super::router`]).
 //!
-//! What routes depend on (interfaces, neighbours, groups, objects of the switch) is read again at
-//! the start of a lap through the tables, and when something seems to differ. A lap covers the
-//! entries of the switch, too ([`super::surplus`]).
+//! Interfaces, neighbours, groups and objects of the switch are read again at the start of a lap
+//! through the tables, and after an apparent difference. A lap covers the entries of the switch,
+//! too ([`super::surplus`]).
 
 use super::forwarding::Dest;
 use super::objects::{ASIC_STATE, Objects};

@@ -234,7 +234,7 @@ impl DaemonsCheck {
                     let FpmClient { resent, offload_failed, .. } = client;
                     format!("{connects} {closes} {batches} {routes} {deletes} {resent} {offload_failed}")
                 }));
-                // What it could not send moves no counter.
+                // Routes that it could not send move no counter.
                 (watermarks, clients.iter().any(|client| !client.connected || client.waiting > 0))
             }
         })
@@ -408,7 +408,7 @@ mod tests {
             distance: 20,
             group: Some(1),
             hops: hops.split(", ").map(str::to_owned).collect(),
-            // What another dataplane has does not count.
+            // Another dataplane's state does not count.
             dataplanes: vec![plane("kernel", "failed"), plane(FPM, state)],
         }
     }

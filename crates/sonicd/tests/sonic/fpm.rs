@@ -233,7 +233,7 @@ fn with_suppression_only_what_the_chip_has_is_offloaded() {
     });
 }
 
-/// What is published by, or as by, one who answers directly is an answer too much; what another one publishes is one.
+/// A response published by, or as by, an orchagent that answers directly is one too many; that of another one counts.
 #[test]
 fn an_answer_counts_once_whichever_way_answers_come() {
     in_namespace("fpm::an_answer_counts_once_whichever_way_answers_come", || {

@@ -92,7 +92,7 @@ impl Beside {
             let op = message::operation(message);
             match (object, op) {
                 ("ROUTE_ENTRY" | "INSEG_ENTRY", "bulkcreate" | "bulkset" | "bulkremove") => {
-                    match self.foreign_part(message) {
+                    match self.routeorch_part(message) {
                         None => {
                             let count = message::fields(message).len();
                             let reply = message::reply(message, &vec![Status::Success; count]);
@@ -160,20 +160,24 @@ impl Beside {
     /// The part of a bulk of routes or labels that passes: those that only SONiC's RouteOrch makes.
     /// `None`: nothing of it, `Some(None)`: all. Of routes that ribtide has in the chip, it takes
     /// them out first.
-    fn foreign_part(&mut self, message: &Message) -> Option<Option<Passed>> {
+    fn routeorch_part(&mut self, message: &Message) -> Option<Option<Passed>> {
         let items = message::fields(message);
-        let is_foreign = |id: &str| match message::object_of(message) {
+        let is_of_routeorch = |id: &str| match message::object_of(message) {
             Some(("INSEG_ENTRY", _)) => {
-                label_of(id).is_some_and(|label| self.foreign_labels.contains(&label))
+                label_of(id).is_some_and(|label| self.routeorch_labels.contains(&label))
             }
             _ => {
                 let learned = self.view.as_ref().unwrap_or(&self.learned);
                 let vrf = route_key(id).and_then(|(router, prefix)| Some((learned.vrf(router)?, prefix)));
-                vrf.is_some_and(|key| self.foreign.contains(&key))
+                vrf.is_some_and(|key| self.routeorch_routes.contains(&key))
             }
         };
-        let places: Vec<usize> =
-            items.iter().enumerate().filter(|(_, (id, _))| is_foreign(id)).map(|(place, _)| place).collect();
+        let places: Vec<usize> = items
+            .iter()
+            .enumerate()
+            .filter(|(_, (id, _))| is_of_routeorch(id))
+            .map(|(place, _)| place)
+            .collect();
         if places.is_empty() {
             return None;
         }

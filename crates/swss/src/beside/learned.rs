@@ -1,4 +1,4 @@
-//! What the requests of SONiC's orchagent teach: names of interfaces, virtual routers, router
+//! State learned from requests of SONiC's orchagent: names of interfaces, virtual routers, router
 //! interfaces, neighbours, next hops and own addresses.
 //!
 //! A request teaches when syncd has replied with success, so ASIC_DB, which follows later, is not

@@ -1,5 +1,6 @@
-//! What an earlier run of ribtide left in the chip, found in ASIC_DB at the start: rows that are
-//! still there are programmed again, and the rest goes when no request came for a while.
+//! Objects and entries that an earlier run of ribtide left in the chip, found in ASIC_DB at the
+//! start. Rows that are still there are programmed again; the rest is removed when no request came
+//! for a while.
 
 use super::learned::route_key;
 use super::message::{self, Fields};
@@ -102,13 +103,13 @@ impl Beside {
         let Leftovers { objects, routes, labels, .. } = &mut self.leftovers;
         let (objects, routes, labels) =
             (std::mem::take(objects), std::mem::take(routes), std::mem::take(labels));
-        let is_foreign = |(router, prefix): &(Oid, AnyPrefix)| {
+        let is_of_routeorch = |(router, prefix): &(Oid, AnyPrefix)| {
             let vrf = self.learned.vrf(*router);
-            vrf.is_none_or(|vrf| self.foreign.contains(&(vrf, *prefix)))
+            vrf.is_none_or(|vrf| self.routeorch_routes.contains(&(vrf, *prefix)))
         };
         let mut items: Vec<(String, String)> = routes
             .iter()
-            .filter(|key| !is_foreign(key) && !self.learned.is_own(key.0, key.1))
+            .filter(|key| !is_of_routeorch(key) && !self.learned.is_own(key.0, key.1))
             .map(|(vr, dest)| {
                 let key = crate::sai::RouteEntry { switch: crate::sai::SWITCH, vr: *vr, dest: *dest };
                 let mut id = String::new();
@@ -118,7 +119,7 @@ impl Beside {
             .collect();
         items.sort_unstable();
         self.push_bulks("Sbulkremove", "ROUTE_ENTRY", &items);
-        let labels = labels.iter().filter(|label| !self.foreign_labels.contains(*label));
+        let labels = labels.iter().filter(|label| !self.routeorch_labels.contains(*label));
         let items: Vec<_> = labels.map(|label| (super::view::label_text(*label), String::new())).collect();
         self.push_bulks("Sbulkremove", "INSEG_ENTRY", &items);
         for ((_, oid), name) in objects {

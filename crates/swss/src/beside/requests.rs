@@ -238,7 +238,7 @@ impl Beside {
         }
         let router = self.own.translate(key.vr);
         let is_own = router.is_some_and(|router| self.learned.is_own(router, key.dest));
-        if is_own || self.is_foreign(router, key) {
+        if is_own || self.is_of_routeorch(router, key) {
             return Decision::Here(Status::Success);
         }
         let entry = self.own.routes.get_mut(&key);
@@ -256,7 +256,7 @@ impl Beside {
 
     fn label_request(&mut self, verb: Verb, item: &Item, out: &mut BesideOut) -> Decision {
         let ObjectId::Inseg(key) = item.id else { return Decision::Here(Status::InvalidParameter) };
-        if self.foreign_labels.contains(&key.label) && !self.own.labels.contains_key(&key.label) {
+        if self.routeorch_labels.contains(&key.label) && !self.own.labels.contains_key(&key.label) {
             return Decision::Here(Status::Success);
         }
         let entry = self.own.labels.get_mut(&key.label);
@@ -274,12 +274,12 @@ impl Beside {
     }
 
     /// Whether SONiC's RouteOrch makes the route, and ribtide does not have it in the chip.
-    fn is_foreign(&self, router: Option<Oid>, key: crate::sai::RouteEntry) -> bool {
-        if self.foreign.is_empty() || self.own.routes.contains_key(&key) {
+    fn is_of_routeorch(&self, router: Option<Oid>, key: crate::sai::RouteEntry) -> bool {
+        if self.routeorch_routes.is_empty() || self.own.routes.contains_key(&key) {
             return false;
         }
         let vrf = router.and_then(|router| self.learned.vrf(router));
-        vrf.is_some_and(|vrf| self.foreign.contains(&(vrf, key.dest)))
+        vrf.is_some_and(|vrf| self.routeorch_routes.contains(&(vrf, key.dest)))
     }
 
     /// Takes in the reply to a request of ribtide's orchagent.

@@ -1,7 +1,7 @@
-//! Rows for ribtide's orchagent, made of what passed.
+//! Rows for ribtide's orchagent, made of messages between SONiC's orchagent and syncd.
 //!
 //! ribtide's orchagent knows ports, VRFs, interfaces and neighbours by rows, as alone. SONiC's
-//! orchagent has taken those rows out of APPL_DB, and what it made of them is in its requests.
+//! orchagent has taken those rows out of APPL_DB, and its requests have their content.
 
 use super::learned::{Learned, Lesson};
 use super::own::StandsFor;
@@ -60,7 +60,7 @@ fn own_interface(vrf: &Option<Name>) -> Name {
 }
 
 impl Beside {
-    /// Takes in what passed.
+    /// Takes in lessons of messages.
     pub(super) fn take_lessons(&mut self, lessons: Vec<Lesson>, out: &mut BesideOut) {
         for lesson in lessons {
             match lesson {

@@ -345,7 +345,7 @@ impl Fpmsyncd {
             self.session.progress(self.now_ms, renewed);
         }
         let waits = *self.sources.state(source) == State::Waiting;
-        // What a route has is only looked for where it matters: counting a reference costs more
+        // The row of a route is looked up only where it matters: counting a reference costs more
         // than all of the rest.
         let had = old.filter(|old| old.source.is_some()).and_then(|old| self.row_of(at, &old));
         let (same, has_row) = match (self.sources.state(source), &had) {
@@ -369,7 +369,7 @@ impl Fpmsyncd {
             let changed = |had: &Written| self.objects.group_changed_since(&had.via, entry.epoch);
             entry.stage.is_confirmed() && entry.epoch != epoch && !had.as_ref().is_some_and(changed)
         });
-        // What its object will be is not known.
+        // The content of its future object is not known.
         let (confirmed, awaits_object) = (found && !waits, waits && (found || !has_row));
         let suppress = self.suppresses_in(at.0);
         if !same || (suppress && has_row && !confirmed && !awaits_object) {

@@ -1,9 +1,8 @@
 //! Rows for a caller that itself remembers every route that it announced, as the RIB manager of the
 //! same process does: nothing of a route is kept here a second time.
 //!
-//! What such a caller has to do for it: announce objects before routes that name them, as it would
-//! have to with a switch, and announce again what names an object that is not a group when that
-//! changes.
+//! Such a caller announces objects before routes that name them, as to a switch. When an object
+//! that is not a group changes, it announces the routes and groups that name it once more.
 
 use super::event::Cause;
 use super::routes::Copies;

@@ -85,7 +85,7 @@ impl Stage {
         self.has(Stage::CONFIRMED)
     }
 
-    /// Whatever the chip has, another row is to be handed over.
+    /// The stage in which another row is to be handed over, whatever the chip has.
     pub(super) fn unconfirmed(self) -> Stage {
         self.with(Stage::CONFIRMED, false)
     }
@@ -213,8 +213,8 @@ const FORGOTTEN: u32 = 600;
 const CROWD: usize = 1024;
 
 /// Routes with several unanswered rows, some of which are of our own accord: their order. A single
-/// one is in the [`Stage`]. What is known of a deleted route is here alone, since its answers may
-/// come to what takes its place.
+/// one is in the [`Stage`]. A deleted route has its state here alone, since its answers may come to
+/// the route that replaces it.
 pub(super) struct Owed {
     routes: Map<RouteRef, (Writes, u32)>,
     /// At so many, they are looked through for those that are forgotten.

@@ -1,7 +1,7 @@
 //! FIB suppression turned on and off while routes come, and answers counted again.
 //!
-//! Which answers may still come is known by counting ([`super::stage`]). The count is lost where
-//! rows of a route coalesced before orchagent took them, for then one answer comes for several; and
+//! A count of answers that may still come is kept ([`super::stage`]). The count is lost where rows
+//! of a route coalesced before orchagent took them, for then one answer comes for several; and
 //! where answers were not counted, because suppression was off. The count can start over while no
 //! thread reads answers and no row is left in this process. A reader that subscribes later gets no
 //! answer to a row that orchagent had taken by then; orchagent reports the result of those by
@@ -57,7 +57,7 @@ impl Fpmsyncd {
 
     /// Counts again which answers may come, when everything that was taken has left this process
     /// and no thread reads answers: of routes of which one was to come, and of those that are
-    /// `queued` for orchagent to take. What was announced in this session and not answered is
+    /// `queued` for orchagent to take. Routes announced in this session without an answer are
     /// handed over once more.
     pub fn recount(&mut self, queued: impl IntoIterator<Item = RouteKey>) {
         let owed = std::mem::take(&mut self.owed);

@@ -612,7 +612,7 @@ fn with_suppression_the_chip_must_confirm() {
     assert_eq!(bench.take().len(), 1);
 }
 
-/// However many come at once, and whoever's they are besides.
+/// However many come at once, and of any session.
 #[test]
 fn each_of_many_answers_counts_once() {
     let mut bench = Bench::with(FpmConfig { suppress: true, ..FpmConfig::default() });

@@ -100,7 +100,7 @@ impl Objects {
         self.interfaces.set_lower(name, lower, under!(self), outbox);
     }
 
-    /// What interfaces on a port, LAG or VLAN inherit changed.
+    /// Attributes that interfaces on a port, LAG or VLAN inherit have changed.
     pub(super) fn inherited_changed(&mut self, name: &Name, outbox: &mut Outbox) {
         self.interfaces.step_all(name, under!(self), outbox);
     }

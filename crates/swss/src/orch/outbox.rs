@@ -52,7 +52,7 @@ pub(super) enum Notification {
     NextHopUnpinned(u32),
     /// No route uses the group, and none waits for it.
     GroupReleased(u32),
-    /// What an index of NEXTHOP_GROUP_TABLE stands for changed.
+    /// The object of an index of NEXTHOP_GROUP_TABLE changed.
     IndexChanged(u32),
     /// The last route that names an index released it.
     IndexReleased(u32),

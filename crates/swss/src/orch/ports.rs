@@ -5,7 +5,7 @@
 //! a port has its administrative state, and again after notifications may have been lost. Until it is
 //! known, `oper_status` of PORT_TABLE counts; a port without either is up.
 
-mod objects;
+mod lags_and_vlans;
 
 use super::bulker::{Context, ObjectReply, Outcome, Requester};
 use super::outbox::{Notification, Outbox};
@@ -13,8 +13,8 @@ use super::to_sync::ToSync;
 use crate::row::{Change, Name, PortKey, PortRow, Row};
 use crate::sai::notification::PortState;
 use crate::sai::{Attr, Item, ObjectType, Oid, OperStatus, SaiCall, SaiReply, Verb};
-pub(super) use objects::PortObject;
-use objects::PortObjects;
+pub(super) use lags_and_vlans::PortObject;
+use lags_and_vlans::PortObjects;
 use ribtide_prefix::Map;
 
 /// A report of a port's link state, for PORT_TABLE of APPL_DB and of STATE_DB.

@@ -176,7 +176,7 @@ impl RowKey for RouteKey {
         if let Some(again) = text.strip_prefix(RESYNC).and_then(|rest| rest.strip_prefix(':')) {
             return match RouteKey::parse(again)? {
                 RouteKey::Route { vrf, prefix, .. } => Ok(RouteKey::Resent { vrf, prefix }),
-                _ => Err(format!("key \"{text}\" says no route again")),
+                _ => Err(format!("key \"{text}\" names no route of a resync")),
             };
         }
         let (vrf, rest) = match text.split_once(':') {

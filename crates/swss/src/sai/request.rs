@@ -393,7 +393,7 @@ pub trait Audit: Sai {
     /// How many routes it has.
     fn route_count(&self) -> usize;
 
-    /// A number that another value follows after any change, whoever makes it.
+    /// A number that another value follows after any change, by any program.
     fn changes(&self) -> u64;
 }
 

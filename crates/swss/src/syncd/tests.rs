@@ -316,7 +316,7 @@ fn what_fails_is_answered_alone_and_leaves_no_row() {
     assert_eq!(statuses, [Status::ItemAlreadyExists, Status::InvalidObjectId, Status::Success]);
     assert_eq!(
         world.events[0],
-        "1 of 3 SAI_OBJECT_TYPE_ROUTE_ENTRY name objects that were never made; orchagent is told which"
+        "1 of 3 SAI_OBJECT_TYPE_ROUTE_ENTRY name objects that were never made; the reply to orchagent names them"
     );
     // One number twice in one bulk is not two objects.
     let vid = world.vid(ObjectType::NextHopGroup);

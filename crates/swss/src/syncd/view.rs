@@ -177,7 +177,7 @@ fn is_described_in_full(object: ObjectType) -> bool {
     !ROUTE_PATH.contains(&object)
 }
 
-/// What an object is made of, in numbers of `of`; `create_only`: as far as nothing can change it.
+/// The content of an object, in numbers of `of`; `create_only`: only attributes that nothing can change.
 fn content(
     object: ObjectType,
     attrs: &[Attr],
@@ -185,7 +185,7 @@ fn content(
     create_only: bool,
     of: &dyn Fn(Oid) -> Option<Oid>,
 ) -> Option<Content> {
-    // What an object that is not typed is for may be in any of its attributes.
+    // The purpose of an object that is not typed may be in any of its attributes.
     let all = is_described_in_full(object) && !create_only;
     let counts = |attr: &&Attr| attr.create_only() || all;
     let fixed: Vec<Attr> = attrs.iter().filter(counts).cloned().collect();
@@ -197,7 +197,7 @@ fn content(
 impl Comparison {
     /// Matches the objects of the new view with those that the chip has.
     fn match_all(&mut self, new: &Store, own: &Map<Oid, ObjectType>) {
-        // What orchagent removed of them is in the view no more.
+        // The view lacks those of them that orchagent removed.
         let described = own.iter().filter(|(vid, object)| new.get(**object, &(**vid).into()).is_some());
         self.kept.extend(described.filter_map(|(vid, _)| self.rid_of.get(vid)));
         self.match_content(new, ObjectType::Port, false);
@@ -432,14 +432,14 @@ impl Comparison {
         let differs = |attr: &Attr| {
             let same = translated(std::slice::from_ref(attr), &rid_of)
                 .is_some_and(|wanted| actual.contains(&wanted[0]));
-            // What was never given has its default.
+            // An attribute that was never given has its default.
             let given = actual.iter().any(|a| a.same_kind(attr));
             !same && (given || default_of(attr).as_ref() != Some(attr))
         };
         attrs.filter(differs).collect()
     }
 
-    /// What is to be done about entries whose key is not typed: to make, to set, to remove.
+    /// Steps for entries whose key is not typed: create, set, remove.
     fn entry_steps(&self, new: &Store) -> (Vec<Step>, Vec<Step>, Vec<Step>) {
         let rid_of = |vid: Oid| self.rid_of.get(&vid).copied();
         let (mut made, mut changed, mut removed) = (Vec::new(), Vec::new(), Vec::new());
@@ -650,7 +650,7 @@ impl<S: Sai> Syncd<S> {
             self.rid_of.insert(vid, rid);
             self.vid_of.insert(rid, vid);
         }
-        // What could not be removed keeps its old number.
+        // Objects that could not be removed keep their old numbers.
         view.actual.for_each(&mut |_, id, _| {
             if let Some(rid) = id.oid()
                 && !self.vid_of.contains_key(&rid)

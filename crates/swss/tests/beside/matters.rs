@@ -303,7 +303,7 @@ fn cold_restart_of_the_client_leaves_routes_over_ports_in_place() {
 fn rows_that_routeorch_makes_pass_and_the_others_do_not() {
     let mut rig = started();
     rig.route("20.0.0.0/24", &via(0));
-    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), true);
+    rig.beside.set_routeorch_route(None, "20.0.7.0/24".parse().unwrap(), true);
     let (ours, theirs) = (route_key("20.0.6.0/24"), route_key("20.0.7.0/24"));
     let target = format!("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={}", hop_id(1, 1));
     let bulk = ["SAI_OBJECT_TYPE_ROUTE_ENTRY:2", "Sbulkcreate"];
@@ -312,13 +312,13 @@ fn rows_that_routeorch_makes_pass_and_the_others_do_not() {
     assert_eq!(reply.value, r#"["SAI_STATUS_SUCCESS","","SAI_STATUS_SUCCESS",""]"#);
     assert_eq!((rig.target("20.0.6.0/24"), rig.target("20.0.7.0/24")), (None, Some(hop_id(1, 1))));
     // The row becomes a plain one: RouteOrch removes what is ribtide's now.
-    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), false);
+    rig.beside.set_routeorch_route(None, "20.0.7.0/24".parse().unwrap(), false);
     rig.route("20.0.7.0/24", &via(2));
     assert_eq!(rig.target("20.0.7.0/24"), Some(hop_id(2, 1)));
     rig.client("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "Sbulkremove", &[&theirs, ""]);
     assert_eq!(rig.target("20.0.7.0/24"), Some(hop_id(2, 1)));
     // And back: RouteOrch may be faster than the deletion here.
-    rig.beside.route_is_foreign(None, "20.0.7.0/24".parse().unwrap(), true);
+    rig.beside.set_routeorch_route(None, "20.0.7.0/24".parse().unwrap(), true);
     let status = rig.client("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "Sbulkcreate", &[&theirs, &target]);
     assert_eq!((status.as_str(), rig.target("20.0.7.0/24")), ("SAI_STATUS_SUCCESS", Some(hop_id(1, 1))));
     rig.route("20.0.7.0/24", "DEL");

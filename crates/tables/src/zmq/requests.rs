@@ -3,8 +3,8 @@
 //! SONiC's own asks one thing at a time. A socket that answers takes the next request when it has answered the last, so
 //! several may be under way to any syncd; their answers come in order.
 //!
-//! What was under way on a connection that breaks is asked again on the next one. A syncd of ours knows that the first
-//! requests of a connection may be such, which it, or one before it, has carried out ([`Resent`]).
+//! Requests under way on a connection that breaks are sent again on the next one. A syncd of ours knows that the
+//! first requests of a connection may be such, which it, or one before it, has carried out ([`Resent`]).
 
 use super::endpoint::Endpoint;
 use super::listener::{Service, bind};

@@ -194,6 +194,13 @@ impl<'a, N: Nlri> Nlris<'a, N> {
     pub(super) fn chain([current, more @ ..]: [&'a [u8]; 4]) -> Self {
         Nlris { current, more, nlri: PhantomData }
     }
+
+    /// Whether all fields are empty.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let [next, after, last] = self.more;
+        self.current.is_empty() && next.is_empty() && after.is_empty() && last.is_empty()
+    }
 }
 
 impl<N: Nlri> Iterator for Nlris<'_, N> {
@@ -216,19 +223,29 @@ impl<N: Nlri> Iterator for Nlris<'_, N> {
         }
     }
 
-    // What most callers do, without asking for every prefix which field it is in.
+    // Most callers fold: so the field is not checked for every prefix.
     #[inline]
     fn fold<B, G: FnMut(B, N) -> B>(self, init: B, mut f: G) -> B {
-        let mut result = init;
+        let mut result = fold_field(self.current, init, &mut f);
         let [next, after, last] = self.more;
-        for mut field in [self.current, next, after, last] {
-            while let Some((nlri, rest)) = N::decode(field) {
-                field = rest;
-                result = f(result, nlri);
+        // Most messages have one field.
+        if !(next.is_empty() && after.is_empty() && last.is_empty()) {
+            for field in self.more {
+                result = fold_field(field, result, &mut f);
             }
         }
         result
     }
+}
+
+#[inline(always)]
+fn fold_field<N: Nlri, B>(mut field: &[u8], init: B, f: &mut impl FnMut(B, N) -> B) -> B {
+    let mut result = init;
+    while let Some((nlri, rest)) = N::decode(field) {
+        field = rest;
+        result = f(result, nlri);
+    }
+    result
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub fn dump_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32, protocol: 
     b.finish_short();
 }
 
-/// Appends a request for all routes of one family in `table`, whoever put them there.
+/// Appends a request for all routes of one family in `table`, of any program.
 pub fn dump_table(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32) {
     dump_routes(out, seq, afi, table, 0);
 }

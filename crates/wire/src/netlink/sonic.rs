@@ -52,7 +52,7 @@ impl Vxlan {
     }
 }
 
-/// The SRv6 encapsulation of a route: `RTA_ENCAP` of type 101. Which fields there are depends on the route.
+/// The SRv6 encapsulation of a route: `RTA_ENCAP` of type 101. The fields depend on the route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Srv6 {
     /// The segment to which packets are steered.

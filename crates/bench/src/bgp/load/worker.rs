@@ -244,7 +244,7 @@ impl Worker {
         let receives = session >= *senders;
         let mut outcome = this.parse_next(pool, |body| {
             if !receives {
-                // What the router sends to senders does not matter here.
+                // UPDATEs to senders do not matter here.
                 return Ok(());
             }
             let update = parse(body, &context)?;

@@ -163,7 +163,7 @@ fn aigp_grows_by_the_distance_where_we_are_the_next_hop_and_stays_in_its_domain(
     assert_eq!(sent_aigp(plain, None, 5, [External, Internal]), None);
 }
 
-/// RFC 7311 section 3.4.1: who is not the next hop must not add it.
+/// RFC 7311 section 3.4.1: a router that is not the next hop must not add it.
 #[test]
 fn aigp_of_an_export_policy_is_sent_as_it_is_where_we_are_the_next_hop() {
     use PeerKind::{External, Internal};

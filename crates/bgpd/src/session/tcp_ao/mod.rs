@@ -96,8 +96,8 @@ pub(super) fn state(socket: &impl KeySocket) -> Option<KeyState> {
 /// Keys of the listening sockets, ranges first.
 pub(super) type Keys = Vec<(Peers, TcpAoKey)>;
 
-/// The keys of a configuration. What a range has is not there again for what is inside of it: the kernel would take it for
-/// two keys of one ID.
+/// The keys of a configuration. A key of a range is not listed again for the addresses in it: the
+/// kernel would take both for two keys of one ID.
 pub(super) fn of(bgp: &BgpConfig) -> Keys {
     let neighbors = bgp.neighbors.values().map(|n| (Peers::one(n.address), &n.settings.tcp_ao));
     let ranges = bgp.dynamic.iter().map(|range| (Peers::of_range(range), &range.settings.tcp_ao));

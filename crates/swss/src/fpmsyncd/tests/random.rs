@@ -171,7 +171,7 @@ impl Model {
             }
         }
         let out = std::mem::take(&mut self.bench.out);
-        // Whoever names a group finds it: before, between and after.
+        // Every route that names a group finds it: before, between and after.
         put::<NextHopGroupRow>(&mut self.indexes, out.groups);
         self.check_named();
         put::<RouteRow>(&mut self.rows, out.routes);

@@ -278,7 +278,7 @@ impl Routes {
             task.take_later(false);
             return self.again(id, task);
         }
-        // Which attributes of a label's entry the chip has is not known.
+        // It is not known which attributes the chip has of a label's entry.
         self.pops.remove(&id);
         // Of the entries of a set, the next hop comes first when a row asks to drop, else last.
         let to = if reference.is_some_and(|reference| reference.target == Target::Drop) {

@@ -306,7 +306,7 @@ fn routes_that_wait_for_the_chip_to_make_their_group_count_and_those_without_a_n
         world.neighbor(ip);
     }
     world.run();
-    // Whoever comes then finds all of them waiting for the chip.
+    // A later route finds all of them waiting for the chip.
     world.set("ROUTE_TABLE:10.2.10.0/24", "nexthop=10.0.0.9,10.0.1.9 ifname=Ethernet0,Ethernet1");
     world.run();
     assert_eq!((world.orch.backlog(), world.orch.retry_cache_len()), (21, 0));

@@ -293,10 +293,10 @@ fn what_is_in_the_chip_is_what_nothing_changes_any_more() {
     assert_eq!(in_chip(&mut world), more(&["Vrf1:10.1.0.0/16"]), "it waits for its next hop");
 }
 
-/// What was answered is said again to who begins to listen, also where the chip needs no entry for it; what failed was not
+/// A new listener gets earlier responses again, also where the chip needs no entry for it; what failed was not
 /// answered, and is not said though an older row's entry is there.
 #[test]
-fn whoever_begins_to_listen_is_told_what_was_answered_without_an_entry_and_not_what_failed() {
+fn new_listener_gets_responses_without_an_entry_and_no_failures() {
     let mut world = World::with_responses();
     world.neighbor("10.0.0.2");
     world.set("ROUTE_TABLE:10.1.0.0/16", VIA_0);

@@ -148,3 +148,56 @@ fn attributes_that_orchagent_reads_are_in_the_row_unless_it_set_them() {
     assert_eq!(read(&mut world, Attr::PortSpeed(0)), [Attr::PortSpeed(10_000)]);
     assert_eq!(world.row(ObjectType::Port, port), "SAI_PORT_ATTR_SPEED=25000");
 }
+
+#[test]
+fn an_entry_requested_again_after_a_crash_counts_as_done() {
+    let mut world = World::new();
+    let layer2 = world.layer2(100, 1000);
+    let call = |verb, mac: &str, attrs| {
+        let key = format!(r#"{{"bvid":"{}","mac":"{mac}","switch_id":"{SWITCH}"}}"#, layer2.vlan);
+        let items = vec![EntryItem { key: RawText::read(&key), attrs }];
+        SaiCall::Entries { verb, object: of("FDB_ENTRY"), items, bulk: false }
+    };
+    let attrs = || Attrs::from_iter([raw("FDB_ENTRY_ATTR_BRIDGE_PORT_ID", layer2.bridge_port)]);
+    let create = call(Verb::Create, "02:00:00:00:00:02", attrs());
+    let remove = call(Verb::Remove, "02:00:00:00:00:02", Attrs::new());
+    // Nothing of the first attempt is in the database, or all of it is.
+    for written in [0, 9] {
+        let (first, again) = world.crash_in(create.clone(), written);
+        assert_eq!((first.status, again.status), (Status::Success, Status::Success), "{written}");
+        assert_eq!(world.db.entries.len(), 2);
+        let (first, again) = world.crash_in(remove.clone(), written);
+        assert_eq!((first.status, again.status), (Status::Success, Status::Success), "{written}");
+        assert_eq!(world.db.entries.len(), 1);
+    }
+    // A new request is not one that comes again.
+    assert_eq!(world.call(remove).status, Status::ItemNotFound);
+    assert_eq!(
+        world.call(call(Verb::Create, "02:00:00:00:00:01", attrs())).status,
+        Status::ItemAlreadyExists
+    );
+}
+
+#[test]
+fn a_view_holds_when_another_program_changed_entries_of_the_chip() {
+    let mut world = World::new();
+    world.layer2(100, 1000);
+    let fdb = of("FDB_ENTRY");
+    let (_, key) = world.syncd.chip().entries.keys().next().unwrap().clone();
+    // The entry aged out in the chip; the view has none either.
+    world.start();
+    world.syncd.chip_mut().entries.remove(&(fdb, key.clone()));
+    assert_eq!(world.view(View::Apply), Status::Success);
+    assert!(world.db.entries.is_empty() && world.syncd.chip().entries.is_empty());
+    assert!(world.events.is_empty(), "{:?}", world.events);
+    // The chip has an entry that syncd did not make, and the view has the same with attributes of its own.
+    let mut world = World::new();
+    let first = world.layer2(100, 1000);
+    assert_eq!(world.fdb(Verb::Remove, &first, "02:00:00:00:00:01"), Status::Success);
+    world.start();
+    world.layer2(100, 1000);
+    world.syncd.chip_mut().entries.insert((fdb, key.clone()), BTreeMap::new());
+    assert_eq!(world.view(View::Apply), Status::Success);
+    assert_eq!(world.syncd.chip().entries[&(fdb, key)].len(), 1);
+    assert!(world.events.is_empty(), "{:?}", world.events);
+}

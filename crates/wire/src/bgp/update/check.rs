@@ -35,8 +35,8 @@ impl Outcome {
     }
 }
 
-/// Checks one attribute.
-#[inline(always)]
+/// Checks one attribute. Those of almost every route [need no check here](super::verbatim::is_common).
+#[inline(never)]
 pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> AttributeOutcome {
     let Attribute { flags: have, code, value } = *attribute;
     let rule = rule(code);
@@ -67,7 +67,6 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
     if value.is_empty() && !may_be_empty(rule.form) {
         return rule.malformed.of(FaultKind::Length);
     }
-    // These are the attributes of almost every route: their checks are compiled into the walk of a message.
     let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
     let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
     match rule.form {
@@ -82,20 +81,6 @@ pub(super) fn check(attribute: &Attribute<'_>, ctx: &UpdateContext) -> Attribute
             content(as_path::is_valid(value, width, ctx.confederation))
         }
         Form::Word => length(value.len() == 4),
-        // A division by a constant is a multiplication.
-        Form::List(4) => length(value.len().is_multiple_of(4)),
-        form => check_rare(rule, form, value, ctx),
-    }
-}
-
-/// Checks the value of an attribute that few routes have.
-#[inline(never)]
-fn check_rare(rule: &Rule, form: Form, value: &[u8], ctx: &UpdateContext) -> AttributeOutcome {
-    let length = |fits: bool| outcome_of(rule, fits, FaultKind::Length);
-    let content = |fits: bool| outcome_of(rule, fits, FaultKind::Value);
-    match form {
-        // The caller has decided these.
-        Form::Origin | Form::AsPath | Form::Word => content(false),
         Form::Any => AttributeOutcome::Keep,
         Form::List(size) => length(value.len().is_multiple_of(usize::from(size))),
         Form::MpReach => AttributeOutcome::Reach,

@@ -9,9 +9,11 @@ mod check;
 mod fault;
 mod filter;
 mod forms;
+mod verbatim;
 
 pub use fault::{Discarded, Fault, FaultKind};
 pub use filter::{AttributeFilter, CodeSet};
+pub use verbatim::Verbatim;
 
 use super::attribute::registry::rule;
 use super::attribute::{Attribute, Attributes, code, flags};
@@ -21,6 +23,7 @@ use super::notification::{self, Notification};
 use check::AttributeOutcome;
 use ribtide_prefix::{Afi, AfiSafi, BgpFamily, FamilySet, V4, V6};
 use std::net::Ipv4Addr;
+use verbatim::{Layout, is_common};
 
 /// The properties of a session that parsing depends on. Equal attribute bytes have equal meaning
 /// only under an equal context, so a cache of parsed bytes has both in its key.
@@ -83,6 +86,7 @@ pub struct Update<'a> {
     mp_ranges: [(usize, usize); 2],
     disposition: Disposition,
     discarded: Vec<Discarded>,
+    verbatim: Option<Verbatim<'a>>,
     /// The surviving attributes with four-octet AS numbers, when the peer sent two-octet ones.
     widened: Option<Vec<u8>>,
 }
@@ -140,6 +144,7 @@ pub fn parse_filtered<'a>(
         mp_ranges: [(attributes.len(), attributes.len()); 2],
         disposition: Disposition::Normal,
         discarded: Vec::new(),
+        verbatim: None,
         widened: None,
     };
     if !attributes.is_empty() || !nlri.is_empty() {
@@ -170,6 +175,7 @@ impl<'a> Update<'a> {
         let mut as4 = as4::Parts::default();
         let mut worst: Option<(Fault, &[u8])> = None;
         let mut unwanted = None;
+        let mut layout = Layout::new();
         let mut rest = block;
         while !rest.is_empty() {
             let from_here = rest;
@@ -199,7 +205,21 @@ impl<'a> Update<'a> {
                     unwanted.get_or_insert(Fault { code, kind: FaultKind::Unwanted });
                 }
             }
-            match check::check(&attribute, ctx) {
+            if is_common(&attribute, ctx) {
+                if code == code::NEXT_HOP {
+                    self.next_hop = value.first_chunk::<4>().map(|a| Ipv4Addr::from(*a));
+                    layout.add_next_hop(start, end);
+                } else {
+                    layout.add(&attribute);
+                }
+                continue;
+            }
+            let outcome = check::check(&attribute, ctx);
+            match outcome {
+                AttributeOutcome::Reach => layout.add_next_hop(start, end),
+                _ => layout.add_other(),
+            }
+            match outcome {
                 AttributeOutcome::Keep => match code {
                     code::NEXT_HOP => self.next_hop = value.first_chunk::<4>().map(|a| Ipv4Addr::from(*a)),
                     code::AGGREGATOR => as4.aggregator = Some(value),
@@ -243,6 +263,9 @@ impl<'a> Update<'a> {
                 Ok(())
             }
             None => {
+                if self.discarded.is_empty() {
+                    self.verbatim = layout.finish(block);
+                }
                 if !ctx.four_octet_as {
                     self.widened = Some(as4::widen(Survivors::new(block, &self.discarded), &as4));
                 }
@@ -397,6 +420,12 @@ impl<'a> Update<'a> {
             (Some(widened), _) => Survivors::new(widened, &[]),
             (None, _) => Survivors::new(self.attributes, &self.discarded),
         }
+    }
+
+    /// The same bytes, where they are stored as they came.
+    #[inline]
+    pub fn verbatim(&self) -> Option<Verbatim<'a>> {
+        self.verbatim
     }
 
     /// The attribute block as received.

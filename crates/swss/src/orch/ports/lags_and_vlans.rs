@@ -397,7 +397,7 @@ impl Ports {
         let objects = &self.objects;
         match object {
             PortObject::LagMember(key) => match objects.lag_members.get(key) {
-                // What is enabled is enabled to receive first; see `doLagMemberTask`.
+                // A member is enabled to receive before it is enabled to send; see `doLagMemberTask`.
                 Some(LagMemberRow { enabled: true }) => {
                     vec![Attr::LagMemberIngressDisable(false), Attr::LagMemberEgressDisable(false)]
                 }

@@ -1,6 +1,6 @@
 //! Rows of routes that SONiC's RouteOrch makes: EVPN, SRv6, indexes of NEXTHOP_GROUP_TABLE (its
-//! NhgOrch takes that table), PIC contexts, and prefixes of fine-grained ECMP. They go on to it over
-//! ZeroMQ, row by row; ribtide programs the others.
+//! NhgOrch takes that table), PIC contexts, and prefixes of fine-grained ECMP. ribtide sends it these
+//! rows over ZeroMQ, and programs the others.
 
 use super::stage::FromOrch;
 use crate::orch_stage::{Feed, TableFeed};
@@ -27,23 +27,23 @@ const FIELDS: [Field; 7] = [
     Field::PicContextId,
 ];
 
-fn is_foreign(via: &Via) -> bool {
+fn needs_routeorch(via: &Via) -> bool {
     FIELDS.iter().any(|field| !via.get(*field).is_empty())
 }
 
-/// A table of which some rows go on.
+/// A table that is split: RouteOrch gets some rows, ribtide's orchagent the others.
 pub(crate) trait SplitRow: Row {
-    /// What identifies the destination, in the form that rows have for RouteOrch; `None` for a step
-    /// of a resync.
+    /// The key of the destination, in the form that rows have for RouteOrch; `None` for a step of a
+    /// resync.
     fn destination(key: &Self::Key) -> Option<Self::Key>;
 
     /// Whether the key begins (`Some(true)`) or ends a resync.
     fn resync(change: &Change<Self>) -> Option<bool>;
 
-    /// Whether RouteOrch makes the row.
-    fn is_foreign(&self, key: &Self::Key, fine_grained: &Set<AnyPrefix>) -> bool;
+    /// Whether only RouteOrch can program the row.
+    fn needs_routeorch(&self, key: &Self::Key, fine_grained: &Set<AnyPrefix>) -> bool;
 
-    /// The message that these destinations became RouteOrch's, or are not any more.
+    /// The message that RouteOrch now programs these destinations (`true`), or no longer does.
     fn message(keys: &[(Self::Key, bool)]) -> FromOrch;
 }
 
@@ -61,17 +61,17 @@ impl SplitRow for RouteRow {
         matches!(change.key, RouteKey::Resync).then_some(change.row.is_some())
     }
 
-    fn is_foreign(&self, key: &RouteKey, fine_grained: &Set<AnyPrefix>) -> bool {
+    fn needs_routeorch(&self, key: &RouteKey, fine_grained: &Set<AnyPrefix>) -> bool {
         let prefix = match key {
             RouteKey::Route { prefix, .. } if !fine_grained.is_empty() => Some(prefix),
             _ => None,
         };
-        is_foreign(&self.via) || prefix.is_some_and(|prefix| fine_grained.contains(prefix))
+        needs_routeorch(&self.via) || prefix.is_some_and(|prefix| fine_grained.contains(prefix))
     }
 
     fn message(keys: &[(RouteKey, bool)]) -> FromOrch {
-        let route = |(key, foreign): &(RouteKey, bool)| match key {
-            RouteKey::Route { vrf, prefix, .. } => Some((vrf.clone(), *prefix, *foreign)),
+        let route = |(key, by_routeorch): &(RouteKey, bool)| match key {
+            RouteKey::Route { vrf, prefix, .. } => Some((vrf.clone(), *prefix, *by_routeorch)),
             _ => None,
         };
         FromOrch::Routes(keys.iter().filter_map(route).collect())
@@ -87,20 +87,20 @@ impl SplitRow for LabelRouteRow {
         (!matches!(change.key, LabelKey::Label(_))).then_some(change.row.is_some())
     }
 
-    fn is_foreign(&self, _: &LabelKey, _: &Set<AnyPrefix>) -> bool {
-        is_foreign(&self.via)
+    fn needs_routeorch(&self, _: &LabelKey, _: &Set<AnyPrefix>) -> bool {
+        needs_routeorch(&self.via)
     }
 
     fn message(keys: &[(LabelKey, bool)]) -> FromOrch {
-        let label = |(key, foreign): &(LabelKey, bool)| match key {
-            LabelKey::Label(label) => Some((*label, *foreign)),
+        let label = |(key, by_routeorch): &(LabelKey, bool)| match key {
+            LabelKey::Label(label) => Some((*label, *by_routeorch)),
             _ => None,
         };
         FromOrch::Labels(keys.iter().filter_map(label).collect())
     }
 }
 
-/// The consumer of a table without the rows that go on.
+/// The consumer of a table, without the rows that it sends to RouteOrch.
 pub(crate) struct Split<R: SplitRow, C> {
     consumer: C,
     /// RouteOrch.
@@ -115,7 +115,7 @@ pub(crate) struct Split<R: SplitRow, C> {
 }
 
 impl<R: SplitRow, C> Split<R, C> {
-    /// Sends again what waits for a connection or for room.
+    /// Sends the rows that wait for a connection or for room.
     fn resume(&mut self) {
         if self.producer.renewed() {
             let mut all = self.rows.iter().map(|(key, row)| Change::set(key.clone(), row.clone())).collect();
@@ -124,7 +124,7 @@ impl<R: SplitRow, C> Split<R, C> {
         self.producer.resume();
     }
 
-    /// Sends on the rows of RouteOrch, and leaves the others.
+    /// Sends RouteOrch its rows and keeps the others in `changes`.
     fn split(&mut self, changes: &mut Vec<Change<R>>) {
         let mut messages = Vec::new();
         changes.retain_mut(|change| self.keeps(change, &mut messages));
@@ -148,22 +148,23 @@ impl<R: SplitRow, C> Split<R, C> {
             return true;
         }
         // The usual row costs a look at its fields.
-        let plain = |row: &R, key: &R::Key| !row.is_foreign(key, &self.fine_grained);
+        let plain = |row: &R, key: &R::Key| !row.needs_routeorch(key, &self.fine_grained);
         if self.rows.is_empty() && change.row.as_ref().is_none_or(|row| plain(row, &change.key)) {
             return true;
         }
         let Some(key) = R::destination(&change.key) else { return true };
-        let foreign = change.row.as_ref().is_some_and(|row| row.is_foreign(&key, &self.fine_grained));
-        if let (true, Some(resent)) = (foreign, &mut self.resent) {
+        let by_routeorch =
+            change.row.as_ref().is_some_and(|row| row.needs_routeorch(&key, &self.fine_grained));
+        if let (true, Some(resent)) = (by_routeorch, &mut self.resent) {
             resent.insert(key.clone());
         }
-        match (self.rows.contains_key(&key), foreign) {
+        match (self.rows.contains_key(&key), by_routeorch) {
             (false, false) => true,
             (true, false) => {
                 self.rows.remove(&key);
                 messages.push((key.clone(), false));
                 self.out.push(Change::del(key));
-                // Its deletion is RouteOrch's, and so is the response.
+                // RouteOrch deletes the row and responds.
                 change.row.is_some()
             }
             (known, true) => {
@@ -174,7 +175,7 @@ impl<R: SplitRow, C> Split<R, C> {
                 if !known {
                     messages.push((key, true));
                 }
-                // A former plain row goes.
+                // The earlier row of ribtide's orchagent is deleted.
                 !known
             }
         }
@@ -223,12 +224,12 @@ impl<R: SplitRow, C: Consumer<R>> Consumer<R> for Split<R, C> {
     }
 }
 
-/// A [`Feed`] of a table of which some rows go on.
-pub(crate) struct ForeignRows<R: SplitRow, C: Consumer<R> + Send + 'static>(TableFeed<R, Split<R, C>>);
+/// A [`Feed`] of a table that is split.
+pub(crate) struct RouteOrchRows<R: SplitRow, C: Consumer<R> + Send + 'static>(TableFeed<R, Split<R, C>>);
 
-impl<R: SplitRow, C: Consumer<R> + Send + 'static> ForeignRows<R, C> {
-    /// Splits the rows of `consumer`; `feed` makes the feed of the others. Rows in `found` are those
-    /// of APPL_DB at the start.
+impl<R: SplitRow, C: Consumer<R> + Send + 'static> RouteOrchRows<R, C> {
+    /// Splits the rows of `consumer`; `feed` makes the feed of those of ribtide's orchagent. Reads
+    /// the prefixes of fine-grained ECMP once: a later change of FG_NHG_PREFIX needs a restart.
     ///
     /// # Errors
     /// A database that is not there, or no thread for the connection.
@@ -247,7 +248,7 @@ impl<R: SplitRow, C: Consumer<R> + Send + 'static> ForeignRows<R, C> {
             machine,
             out: Vec::new(),
         };
-        Ok(ForeignRows(feed(split)))
+        Ok(RouteOrchRows(feed(split)))
     }
 
     /// Splits rows that are in APPL_DB at the start; `take` gets the others.
@@ -269,7 +270,7 @@ fn fine_grained(daemon: &Daemon) -> Result<Set<AnyPrefix>, Error> {
     Ok(prefixes)
 }
 
-impl<R: SplitRow, C: Consumer<R> + Send + 'static> Feed for ForeignRows<R, C> {
+impl<R: SplitRow, C: Consumer<R> + Send + 'static> Feed for RouteOrchRows<R, C> {
     fn watch<'a>(&'a self, select: &mut Select<'a>) {
         self.0.watch(select);
         self.0.consumer().producer.wake_up().watch(select);

@@ -1,0 +1,171 @@
+"""The page of the router in a real browser: headless Chromium, driven through WebDriver."""
+
+import contextlib
+import re
+import shutil
+
+import pytest
+from harness import FEED_ASN, Ribtide, binary, wait_for
+from harness.config import HEAD, LAB
+from harness.peers import FEEDS
+from harness.ribtide import feed_options
+
+webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not shutil.which("chromedriver"), reason="chromium-driver is not installed")
+
+PORT = 8080
+ROUTES = 20_000
+#: Markup in a text of the configuration, as a peer could send it in a shutdown communication.
+MARKUP = "<img src=x onerror=document.title='owned'>"
+CONFIG = HEAD + f"""
+[fib]
+{LAB}
+[bgp.group.feeds]
+type = "external"
+peer-asn = {FEED_ASN}
+passive = true
+import = ["accept"]
+
+[[bgp.group.feeds.neighbor]]
+address = "{FEEDS[0]}"
+description = "{MARKUP}"
+
+[[bgp.group.feeds.neighbor]]
+address = "{FEEDS[1]}"
+
+[api]
+http = "127.0.0.1:{PORT}"
+"""
+
+
+class Page(contextlib.AbstractContextManager):
+    """The page in a browser on `host`."""
+
+    def __init__(self, host, width=1280, height=1100):
+        self.host = host
+        options = webdriver.ChromeOptions()
+        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={width},{height}"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        with host.inside():
+            self.browser = webdriver.Chrome(options=options)
+
+    def open(self, path="/"):
+        with self.host.inside():
+            self.browser.get(f"http://127.0.0.1:{PORT}{path}")
+
+    def js(self, script, *args):
+        with self.host.inside():
+            return self.browser.execute_script(script, *args)
+
+    def text(self, selector):
+        """The visible text of an element, empty where there is none."""
+        return self.js("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+
+    def keys(self, *keys):
+        with self.host.inside():
+            self.browser.switch_to.active_element.send_keys(*keys)
+
+    def stage(self, name):
+        return self.text(f"[data-stage='{name}']")
+
+    def routes(self, stage):
+        """How many routes a stage had, by its card."""
+        found = re.search(r"([0-9,]+) in all", self.stage(stage))
+        return int(found[1].replace(",", "")) if found else 0
+
+    def errors(self):
+        """What the browser logged: errors of scripts, and what the page's policy blocked."""
+        with self.host.inside():
+            return [entry["message"] for entry in self.browser.get_log("browser")]
+
+    def screenshot(self, path):
+        with self.host.inside():
+            assert self.browser.save_screenshot(str(path))
+
+    def __exit__(self, *_):
+        with self.host.inside():
+            self.browser.quit()
+
+
+class Served(Ribtide):
+    """A router whose configuration has an `[api]` table of its own."""
+
+    def __init__(self, host, config):
+        self.config_text = config
+        super().__init__(host, config)
+
+    def start(self):
+        self.config.write_text(self.config_text + f'socket = "{self.socket}"\n')
+        self.process = self.host.start(self.name, binary(), "run", "-c", self.config)
+        wait_for(f"{self.name} answers", lambda: self.call("GET", "/v1/pipeline"), 20, alive=[self.process])
+
+
+def test_page_shows_the_way_of_routes_and_finds_a_prefix(host):
+    router = Served(host, CONFIG)
+    feed = host.feeds.start("blast", binary(), "blast", "--ipv4", ROUTES, "--next-hops4", "10.0.0.0/28", *feed_options(0))
+    with Page(host) as page:
+        page.open()
+        # Every stage has had every route, by the page's own reading of the API.
+        for stage in ("reader", "shard", "rib", "syncd"):
+            wait_for(f"{stage} shows its routes", lambda: page.routes(stage) >= ROUTES, 60, alive=[router.process, feed])
+        wait_for("the header names the router", lambda: "AS 65001" in page.text("#router"), 20)
+        wait_for("a neighbor is established", lambda: "Established" in page.text("#neighbors"), 20)
+        # The description is text.
+        wait_for("the other neighbor is listed", lambda: FEEDS[1] in page.text("#neighbors"), 20)
+        assert page.js("return document.images.length") == 0 and page.js("return document.title") == "ribtide"
+
+        # By keyboard alone: search, read the journey, move through the details.
+        prefix = router.show("fib")[0]["prefix"]
+        page.keys("/")
+        page.keys(prefix, Keys.ENTER)
+        wait_for("the journey is there", lambda: "virtual switch" in page.text("#explained"), 20)
+        told = router.text("explain", prefix)
+        conclusion = told.strip().splitlines()[-1].removeprefix("=> ")
+        assert conclusion in page.text("#explained")
+        states = page.js("return [...document.querySelectorAll('#explained li')].map((step) => step.dataset.state)")
+        assert states and set(states) == {"passed"}
+        page.keys(Keys.ESCAPE)
+        for key, panel, expected in (("2", "groups", "egress-"), ("3", "shards", "shard-0"), ("4", "nexthops", "10.0.0."),
+                                     ("5", "queues", "shards to RIB"), ("6", "threads", "shard-0"), ("7", "timeline", "shard-0")):
+            page.keys(key)
+            wait_for(f"{panel} shows {expected}", lambda: expected in page.text(f"#{panel}"), 20)
+            assert page.js("return document.querySelectorAll('[role=tabpanel]:not([hidden])').length") == 1
+
+        # What cannot be read is a sentence, and the page goes on.
+        page.keys("/")
+        page.js("document.getElementById('prefix').value = ''")
+        page.keys("no prefix", Keys.ENTER)
+        wait_for("the refusal is shown", lambda: "no prefix" in page.text("#explained .bad"), 20)
+        refused = [error for error in page.errors() if "400" not in error]
+        assert refused == []
+
+        # A link to a search shows its answer.
+        page.open(f"/#prefix={prefix}")
+        wait_for("the journey of the link", lambda: conclusion in page.text("#explained"), 20)
+
+        # On a phone nothing is wider than the screen.
+        with host.inside():
+            page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                         {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True})
+        assert page.js("return document.documentElement.scrollWidth") <= 390
+        page.screenshot(host.folder / "phone.png")
+
+        # The router ends and comes back: the page says so, and finds it again.
+        router.process.kill()
+        wait_for("the page misses the router", lambda: "no answer" in page.text("#router"), 20)
+        router.start()
+        wait_for("the page has the router again", lambda: "AS 65001" in page.text("#router"), 30)
+
+
+def test_page_of_a_router_without_bgp(host):
+    router = Served(host, f'[router]\nasn = 65001\nrouter-id = "10.0.0.1"\n\n[fib]\n{LAB}\n'
+                          f'[[static]]\nprefix = "192.0.2.0/24"\nblackhole = true\n\n[api]\nhttp = "127.0.0.1:{PORT}"\n')
+    with Page(host) as page:
+        page.open("/#prefix=192.0.2.0/24")
+        wait_for("the RIB manager is there", lambda: "routes/s" in page.stage("rib"), 20, alive=[router.process])
+        assert page.stage("reader") == ""
+        wait_for("the search is answered", lambda: "192.0.2.0/24" in page.text("#explained"), 20)
+        wait_for("the neighbors' tab says why it is empty", lambda: "BGP" in page.text("#neighbors"), 20)
