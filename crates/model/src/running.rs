@@ -11,7 +11,7 @@ pub struct RunningConfiguration {
     /// The file that it was read from, at the start or the last reload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// Its text at that time, TOML, with `"********"` in the place of each secret.
+    /// Its text at that time, TOML without comments, with `"********"` in the place of each secret.
     pub text: String,
     /// Settings that `ribtide config` has changed since, and their values now; a reload sets them back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
