@@ -270,9 +270,7 @@ fn drops_have_a_reason() {
     bench.chip.set_carrier("Ethernet0", true);
     assert_eq!(bench.arrive(0, &frame).len(), 1);
     let counters = bench.chip.packet_counters();
-    assert_eq!((counters[1].packets_out, counters[0].discards_in), (1, 11));
-    let names =
-        ["SAI_PORT_STAT_IF_IN_UCAST_PKTS", "SAI_PORT_STAT_IF_IN_DISCARDS", "SAI_PORT_STAT_IF_IN_OCTETS"];
+    assert_eq!((counters[1].packets_out, counters[0].discards_in), (1, 10));
     let query = |clear| Query::Counters {
         object: ObjectType::Port,
         id: bench.ports[1],
@@ -280,7 +278,6 @@ fn drops_have_a_reason() {
         clear,
     };
     let (read, clear) = (query(false), query(true));
-    assert!(names.iter().all(|name| name.starts_with("SAI_PORT_STAT")));
     let values = |chip: &mut VirtualSwitch| {
         chip.query(&read, &mut Vec::new()).fields.iter().map(Attr::value).collect::<Vec<_>>()
     };

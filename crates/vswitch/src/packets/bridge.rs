@@ -29,7 +29,7 @@ impl VirtualSwitch {
         }
         let inner = Ethernet { vlan: None, ..ethernet };
         if ethernet.is_group() && vlan.rif.is_some() {
-            // A VLAN without a router interface, or without a host interface, keeps it.
+            // A VLAN without a host interface keeps it to itself.
             let _ = self.vlan_to_cpu(topology, id, arrived, send);
         }
         self.to_vlan(topology, id, Some(lower), inner, arrived.payload(), send)

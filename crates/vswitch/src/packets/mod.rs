@@ -202,16 +202,15 @@ impl VirtualSwitch {
         }
         let ethernet = Ethernet::read(frame.bytes).ok_or(Drop::Malformed)?;
         self.packets.counters.entry(port).or_default().add_in(frame.bytes.len(), ethernet.is_group());
-        let arrived = Arrived { frame, ethernet, port, lower: port };
+        let lag = topology.lag_of.get(&port).copied();
+        let arrived = Arrived { frame, ethernet, port, lower: lag.map_or(port, |(lag, _)| lag) };
         // A LAG hears of LACP by its members, also where they are not selected.
         if ethernet.is_link_local() {
             return self.to_cpu(topology, arrived, send);
         }
-        let arrived = match topology.lag_of.get(&port) {
-            Some((_, false)) => return Err(Drop::NotSelected),
-            Some((lag, true)) => Arrived { lower: *lag, ..arrived },
-            None => arrived,
-        };
+        if let Some((_, false)) = lag {
+            return Err(Drop::NotSelected);
+        }
         if let Some(rif) = topology.rif_on(arrived.lower, ethernet.vlan) {
             return match (ethernet.dst == rif.mac, ethernet.is_group()) {
                 (true, _) => self.route_frame(topology, rif, arrived, send),

@@ -28,6 +28,8 @@ struct Leaving<'a> {
     rest: &'a [u8],
     /// Whether it begins with a label.
     labelled: bool,
+    /// Whether its first TTL changes: not while a new label counts for it.
+    counts: bool,
     /// The new TTL.
     ttl: u8,
     /// Bytes of the greatest packet on the wire.
@@ -111,7 +113,7 @@ impl VirtualSwitch {
             Way::Hop { rif: out, mac, labels } => {
                 let longest = (arrived.frame.longest.saturating_sub(arrived.ethernet.payload)).min(ip.len);
                 let rest = packet.get(..ip.len).unwrap_or(packet);
-                let leaving = Leaving { rest, labelled: false, ttl: ip.ttl - 1, longest };
+                let leaving = Leaving { rest, labelled: false, counts: true, ttl: ip.ttl - 1, longest };
                 match self.leave(topology, (out, mac, &labels), leaving, send) {
                     // The CPU says that it is too big.
                     Ok(false) => self.trap(topology, rif, arrived, send),
@@ -250,6 +252,7 @@ impl VirtualSwitch {
                 let leaving = Leaving {
                     rest,
                     labelled: pop < depth,
+                    counts: to_next_hop.is_none() || labels.is_empty(),
                     ttl: first.ttl - 1,
                     longest: longest.min(rest.len()),
                 };
@@ -271,7 +274,7 @@ impl VirtualSwitch {
         send: Send<'_>,
     ) -> Result<bool, Drop> {
         let rif = *topology.rifs.get(&rif).ok_or(Drop::NoInterface)?;
-        let Leaving { rest, labelled, ttl, longest } = packet;
+        let Leaving { rest, labelled, counts, ttl, longest } = packet;
         if longest + labels.len() * LabelEntry::LEN > rif.mtu {
             return Ok(false);
         }
@@ -291,6 +294,7 @@ impl VirtualSwitch {
         above.extend(rest);
         let changed = above.get_mut(at..).unwrap_or_default();
         match labelled {
+            _ if !counts => {}
             false => frame::set_ttl(changed, ttl),
             // The TTL is the last byte of the first entry.
             true => changed.iter_mut().nth(LabelEntry::LEN - 1).into_iter().for_each(|place| *place = ttl),
