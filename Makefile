@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan loom fmt setup clean
+.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan loom deb packages fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,14 @@ tsan: ## tests with threads under ThreadSanitizer; needs the nightly toolchain w
 
 loom: ## models of rings, calls, stop and hand-overs in loom: every order of their threads (LOOM_MAX_PREEMPTIONS)
 	@scripts/loom
+
+deb: ## the Debian package in target/debian: binary, unit, manual pages, completions, documents (docs/installation.md)
+	@scripts/setup deb
+	@scripts/package
+
+packages: ## test of the package: contents, modes, lintian, installation, upgrade, removal and purge in a Debian of its own
+	@scripts/setup packages
+	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m pytest -q tests/packages
 
 fmt: ## format all code
 	cargo fmt --all

@@ -76,7 +76,7 @@ def test_restart(pair, kind):
     labels = f'neighbor="{RIGHT.four}",group="link",direction="received",family="ipv4"'
     metrics = router.call("GET", "/metrics")
     assert f"ribtide_bgp_neighbor_max_prefixes{{{labels}}} {MAX}\n" in metrics
-    assert f"ribtide_bgp_neighbor_max_prefixes_count{{{labels}}} {MAX - 100}\n" in metrics
+    assert f"ribtide_bgp_neighbor_max_prefixes_used{{{labels}}} {MAX - 100}\n" in metrics
     assert f"ribtide_bgp_neighbor_max_prefixes_exceeded_total{{{labels}}} {limit['exceeded']}\n" in metrics
 
 

@@ -7,6 +7,7 @@ pub mod docs;
 pub mod effects;
 pub mod format;
 pub mod graph;
+pub mod libraries;
 pub mod panics;
 pub mod profiles;
 pub mod queues;

@@ -1,11 +1,12 @@
 //! `cargo xtask [CHECK...]` runs all checks, or those named; `make lint` runs all. `cargo xtask lower` writes the
 //! numbers of `xtask/ratchet.txt` down to what the tree has. `cargo xtask docs` by name also compares the generated
 //! references of the documentation with the code, and `cargo xtask docs --write` writes them again.
+//! `cargo xtask libraries FILE` writes the licences of the libraries in the binary.
 //! `cargo xtask sai-table HEADERS COMMIT` writes the table of SAI (`xtask/src/sai_table.rs`). The exit status is 0 only if no check found a fault.
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::{CHECKS, Tree, ratchet, references, sai_table};
+use xtask::{CHECKS, Tree, libraries, ratchet, references, sai_table};
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
@@ -28,10 +29,15 @@ fn main() -> ExitCode {
     {
         return done(sai_table::run(&tree, Path::new(headers), commit));
     }
+    if let [command, file] = &names[..]
+        && command == "libraries"
+    {
+        return done(libraries::run(&tree, Path::new(file)));
+    }
     if let Some(unknown) = names.iter().find(|name| !CHECKS.iter().any(|check| check.name == **name)) {
         let known: Vec<_> = CHECKS.iter().map(|check| check.name).collect();
         eprintln!(
-            "there is no check {unknown}; the checks are {}, and `lower`, `docs --write` and `sai-table HEADERS COMMIT` are commands",
+            "there is no check {unknown}; the checks are {}, and `lower`, `docs --write`, `libraries FILE` and `sai-table HEADERS COMMIT` are commands",
             known.join(", ")
         );
         return ExitCode::FAILURE;

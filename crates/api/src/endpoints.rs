@@ -3,15 +3,15 @@
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery,
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, LogQuery, Named, NeighborQuery,
     NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
     RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
-use super::{answers, metrics, page};
+use super::{answers, metrics, openapi, page};
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{Method, Uri};
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
@@ -19,6 +19,7 @@ use ribtide_model::{
     AddRoutes, AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
     SetSuppression, WithdrawRoutes,
 };
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -29,10 +30,10 @@ const MAX_PAGE: usize = 10_000;
 const MAX_NEIGHBORS: usize = 256;
 /// Next-hop groups of a page at most. With 512 hops each they take the RIB manager about 10 ms.
 const MAX_GROUPS: usize = 64;
-/// Routes before import policy of a page at most: the policy runs for each.
-const MAX_RECEIVED: usize = 1000;
 /// Prefixes of a page of advertised routes at most: the export policy runs for each, on the update thread.
 const MAX_ADVERTISED: usize = 1000;
+/// Events of the log at most: those that are kept.
+const MAX_EVENTS: usize = 2000;
 /// Addresses of a lookup at most.
 const MAX_LOOKUP: usize = 65_536;
 
@@ -42,62 +43,107 @@ const MAX_LOOKUP: usize = 65_536;
 pub(super) struct Endpoints {
     router: Router<Arc<ApiState>>,
     log: Arc<ChangeLog>,
-    /// Method and path of each.
-    pub(super) list: Vec<(Method, &'static str)>,
+    /// Each of them.
+    pub(super) list: Vec<Endpoint>,
+}
+
+/// Writes the schema of a type.
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// An endpoint, for the list and for the OpenAPI document.
+pub(super) struct Endpoint {
+    pub(super) method: Method,
+    /// As axum and OpenAPI write it: `{address}` is a variable part.
+    pub(super) path: &'static str,
+    /// What it does with the router.
+    pub(super) effect: Effect,
+    /// The query of a GET or the body of a POST; its schema in place, without a reference.
+    pub(super) input: SchemaOf,
+    /// The response.
+    pub(super) output: Output,
+}
+
+/// The response of an endpoint.
+pub(super) enum Output {
+    /// JSON of a type of the model.
+    Json(SchemaOf),
+    /// Text of one of these media types.
+    Text(&'static [&'static str]),
+}
+
+/// What an endpoint does with the router.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Effect {
+    /// It changes nothing.
+    Read,
+    /// It changes the router: over TCP it takes the token.
+    Change,
+}
+
+impl Endpoint {
+    fn new<I: JsonSchema, T: JsonSchema>(method: Method, path: &'static str, effect: Effect) -> Endpoint {
+        Endpoint {
+            method,
+            path,
+            effect,
+            input: I::json_schema,
+            output: Output::Json(SchemaGenerator::subschema_for::<T>),
+        }
+    }
 }
 
 impl Endpoints {
-    fn with(mut self, method: Method, path: &'static str, route: MethodRouter<Arc<ApiState>>) -> Self {
-        self.router = self.router.route(path, route);
-        self.list.push((method, path));
+    fn with(mut self, endpoint: Endpoint, route: MethodRouter<Arc<ApiState>>) -> Self {
+        self.router = self.router.route(endpoint.path, route);
+        self.list.push(endpoint);
         self
     }
 
     /// `GET path`, with a query of type `Q`.
     fn read<Q, T>(self, path: &'static str, answer: fn(&ApiState, Q) -> Result<T, Refusal>) -> Self
     where
-        Q: DeserializeOwned + Send + 'static,
-        T: Serialize + Send + 'static,
+        Q: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + JsonSchema + Send + 'static,
     {
         let handler = move |s, UrlQuery(q): UrlQuery<Q>| blocking(s, move |i| answer(i, q));
-        self.with(Method::GET, path, get(handler))
+        self.with(Endpoint::new::<Q, T>(Method::GET, path, Effect::Read), get(handler))
     }
 
     /// `GET path` with a variable last part.
     fn read_one<T>(self, path: &'static str, answer: fn(&ApiState, &str) -> Result<T, Refusal>) -> Self
     where
-        T: Serialize + Send + 'static,
+        T: Serialize + JsonSchema + Send + 'static,
     {
         let handler = move |s, Named(name), UrlQuery(Nothing {})| blocking(s, move |i| answer(i, &name));
-        self.with(Method::GET, path, get(handler))
+        self.with(Endpoint::new::<Nothing, T>(Method::GET, path, Effect::Read), get(handler))
     }
 
     /// `GET path` with a variable part and a query of type `Q`.
     fn read_part<Q, T>(self, path: &'static str, answer: fn(&ApiState, &str, Q) -> Result<T, Refusal>) -> Self
     where
-        Q: DeserializeOwned + Send + 'static,
-        T: Serialize + Send + 'static,
+        Q: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + JsonSchema + Send + 'static,
     {
         let handler =
             move |s, Named(name), UrlQuery(q): UrlQuery<Q>| blocking(s, move |i| answer(i, &name, q));
-        self.with(Method::GET, path, get(handler))
+        self.with(Endpoint::new::<Q, T>(Method::GET, path, Effect::Read), get(handler))
     }
 
     /// `POST path` with a body of type `B` and without effect: the query is too long for a URL.
     fn look_up<B, T>(self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
     where
-        B: DeserializeOwned + Send + 'static,
-        T: Serialize + Send + 'static,
+        B: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + JsonSchema + Send + 'static,
     {
         let handler = move |s, Sent(body): Sent<B>| blocking(s, move |i| answer(i, body));
-        self.with(Method::POST, path, post(handler))
+        self.with(Endpoint::new::<B, T>(Method::POST, path, Effect::Read), post(handler))
     }
 
     /// `POST path` with a body of type `B`, which changes the router.
     fn change<B, T>(self, path: &'static str, apply: fn(&ApiState, B) -> Result<Changed<T>, Refusal>) -> Self
     where
-        B: DeserializeOwned + Send + 'static,
-        T: Serialize + Send + 'static,
+        B: DeserializeOwned + JsonSchema + Send + 'static,
+        T: Serialize + JsonSchema + Send + 'static,
     {
         let log = self.log.clone();
         let handler = move |State(router): State<Arc<ApiState>>,
@@ -125,22 +171,45 @@ impl Endpoints {
                 blocking(State(router), logged).await
             }
         };
-        self.with(Method::POST, path, post(handler))
+        self.with(Endpoint::new::<B, T>(Method::POST, path, Effect::Change), post(handler))
     }
 
-    /// The metrics for Prometheus.
+    /// An endpoint without input whose response is no type of the model, with its media types.
+    fn plain(
+        self,
+        path: &'static str,
+        media: &'static [&'static str],
+        route: MethodRouter<Arc<ApiState>>,
+    ) -> Self {
+        let (method, effect, output) = (Method::GET, Effect::Read, Output::Text(media));
+        self.with(Endpoint { method, path, effect, input: Nothing::json_schema, output }, route)
+    }
+
+    /// The metrics for Prometheus, in the format that the client accepts.
     fn metrics(self, path: &'static str) -> Self {
-        let scrape = async |s, UrlQuery(Nothing {})| {
-            let text = elsewhere(s, |i| metrics::text(i)).await?;
-            Ok::<_, Refusal>(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text))
+        let scrape = async |s, headers: HeaderMap, UrlQuery(Nothing {})| {
+            let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+            let format = metrics::Format::accepted(accept);
+            let text = elsewhere(s, move |i| metrics::text(i, format)).await?;
+            Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], text))
         };
-        self.with(Method::GET, path, get(scrape))
+        self.plain(path, &["text/plain", "application/openmetrics-text"], get(scrape))
+    }
+
+    /// The OpenAPI document of all endpoints.
+    fn openapi(self, path: &'static str) -> Self {
+        let document = async |UrlQuery(Nothing {})| Json(openapi::document());
+        self.plain(path, &["application/json"], get(document))
     }
 
     /// The files of the page.
     fn page(self) -> Self {
         page::FILES.into_iter().fold(self, |endpoints, (path, content_type, content)| {
-            endpoints.with(Method::GET, path, get(async move || page::reply(content_type, content)))
+            endpoints.plain(
+                path,
+                &["text/html", "text/css", "text/javascript"],
+                get(async move || page::reply(content_type, content)),
+            )
         })
     }
 }
@@ -178,10 +247,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/routes", |i, q: RouteQuery| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
         .read("/v1/routes/summary", |i, Nothing {}| answers::route_summary(i))
         .read("/v1/routes/sharding", |i, Nothing {}| answers::sharding(i))
-        .read("/v1/fib", |i, q: FibQuery| {
-            let limit = limit(q.limit, MAX_PAGE)?;
-            answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
-        })
+        .read("/v1/fib", |i, q: FibQuery| answers::fib(i, &q, limit(q.limit, MAX_PAGE)?))
         .look_up("/v1/fib/lookup", |i, q: FibPrefixes| {
             match q.prefixes.len() {
                 0 => return Err(Refusal::Bad("prefixes is empty; write at least one".into())),
@@ -206,6 +272,8 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/route-check", |i, q: RouteCheckQuery| answers::route_check(i, q.full, q.defaults))
         .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix, q.to))
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
+        .read("/v1/configuration", |i, Nothing {}| answers::configuration(i))
+        .read("/v1/log", |_, q: LogQuery| answers::events(&q, limit(q.limit, MAX_EVENTS)?))
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))
@@ -238,6 +306,7 @@ pub(super) fn endpoints() -> Endpoints {
         .change("/v1/asic/faults", |i, faults: AsicFaults| {
             Ok(Changed::from(answers::asic_faults(i, faults)?))
         })
+        .openapi("/v1/openapi.json")
         .metrics("/metrics")
         .page()
 }
@@ -248,9 +317,7 @@ fn received(
     which: ReceivedWhich,
     query: &ReceivedQuery,
 ) -> Result<ReceivedPage, Refusal> {
-    let ReceivedQuery { prefix, cursor, limit: wanted } = query;
-    let limit = limit(*wanted, MAX_RECEIVED)?;
-    answers::received(router, address, which, prefix.as_deref(), cursor.as_deref(), limit)
+    answers::received(router, address, which, query, limit(query.limit, MAX_PAGE)?)
 }
 
 /// The endpoints, and replies to all other requests.
@@ -272,7 +339,7 @@ pub(super) fn routes(router: Arc<ApiState>) -> Router {
 }
 
 /// Calls of stages block, so they run outside of the event loop.
-async fn blocking<T: Serialize + Send + 'static>(
+async fn blocking<T: Serialize + JsonSchema + Send + 'static>(
     router: State<Arc<ApiState>>,
     answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {

@@ -3,7 +3,8 @@
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
 //! their bounds, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
-//! [`metrics`] has the same data for monitoring, [`page`] the page for people. The server has a thread of its own.
+//! [`openapi`] describes all of that to programs. [`metrics`] has the same data for monitoring, [`page`] the page for
+//! people. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -13,6 +14,7 @@ mod connections;
 mod endpoints;
 mod listener;
 pub mod metrics;
+mod openapi;
 mod page;
 mod request;
 pub mod route_check;
@@ -20,10 +22,11 @@ mod state;
 
 pub use answers::resized;
 pub use listener::{Api, ApiServer, ListenError};
+pub use openapi::document as openapi;
 pub use request::Refusal;
 pub use state::{Dataplanes, Reload, RouterState, Slot};
 
 /// Method and path of every endpoint.
 pub fn endpoints() -> Vec<(String, &'static str)> {
-    endpoints::endpoints().list.into_iter().map(|(method, path)| (method.to_string(), path)).collect()
+    endpoints::endpoints().list.into_iter().map(|e| (e.method.to_string(), e.path)).collect()
 }

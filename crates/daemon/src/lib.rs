@@ -18,6 +18,7 @@ mod vrf_numbers;
 // For the references of the documentation.
 pub use effects::{Effect, SETTINGS, Setting};
 pub use ribtide_api::metrics;
+pub use ribtide_api::openapi;
 pub use ribtide_runtime::registry;
 
 #[cfg(test)]

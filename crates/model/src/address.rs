@@ -1,6 +1,8 @@
 //! Addresses with the zone of link-local ones.
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{AddrParseError, IpAddr};
 use std::str::FromStr;
@@ -50,6 +52,19 @@ impl FromStr for ZonedAddress {
 impl Serialize for ZonedAddress {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for ZonedAddress {
+    fn schema_name() -> Cow<'static, str> {
+        "ZonedAddress".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "An address; of a link-local one its interface too: `fe80::1%swp1` (RFC 4007 section 11)."
+        })
     }
 }
 

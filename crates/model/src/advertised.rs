@@ -1,10 +1,11 @@
 //! The Adj-RIB-Out of a neighbour.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// `GET /v1/bgp/neighbors/ADDRESS/advertised`: a page of what a neighbour is sent.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AdvertisedPage {
     /// Routes, by prefix and path identifier. Without `all` only those that are sent, so a page may have fewer than
     /// `limit`; to a neighbour that gets several paths of a prefix, it may have more.
@@ -19,7 +20,7 @@ pub struct AdvertisedPage {
 }
 
 /// A prefix, and what a neighbour is sent of it: one for each path.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AdvertisedRoute {
     /// The prefix.
     pub prefix: String,
@@ -36,7 +37,7 @@ pub struct AdvertisedRoute {
 }
 
 /// A path in the form in which a neighbour is sent it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SentPath {
     /// The next hop.
     pub next_hop: IpAddr,

@@ -1,12 +1,13 @@
 //! The state of a virtual switch.
 
+use schemars::JsonSchema;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// `POST /v1/asic`: changes the behaviour of the virtual switch.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAsic {
     /// The ASIC, if there are several.
@@ -42,7 +43,7 @@ fn each_once<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Stri
 }
 
 /// `GET /v1/asic`, and the reply to a change.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AsicState {
     /// Its behaviour: every setting by name.
     pub settings: BTreeMap<String, String>,

@@ -1,11 +1,12 @@
 //! BFD.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// `GET /v1/bfd`: the sessions, by address, or those with one address.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Bfd {
     /// Sessions.
     pub sessions: Vec<BfdSession>,
@@ -14,7 +15,7 @@ pub struct Bfd {
 }
 
 /// A BFD session. Intervals are in milliseconds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BfdSession {
     /// The neighbour.
     pub peer: IpAddr,

@@ -2,12 +2,13 @@
 
 use super::PerFamilyCount;
 use super::ZonedAddress;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// `GET /v1/bgp/summary`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BgpSummary {
     /// The local BGP identifier.
     pub router_id: Ipv4Addr,
@@ -51,7 +52,7 @@ pub struct BgpSummary {
 }
 
 /// An interface whose neighbour is not known.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingInterface {
     /// The interface.
     pub interface: String,
@@ -62,7 +63,7 @@ pub struct WaitingInterface {
 }
 
 /// A restart of the router that is not over.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Restart {
     /// Neighbours whose End-of-RIB is awaited.
     pub awaited: usize,
@@ -71,7 +72,7 @@ pub struct Restart {
 }
 
 /// The threads of BGP.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Threading {
     /// As text.
     pub mode: String,
@@ -84,7 +85,7 @@ pub struct Threading {
 }
 
 /// `GET /v1/bgp/neighbors`: a page, in the order of addresses.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NeighborPage {
     /// Neighbours.
     pub neighbors: Vec<Neighbor>,
@@ -94,7 +95,7 @@ pub struct NeighborPage {
 }
 
 /// A neighbour: `GET /v1/bgp/neighbors/ADDRESS`; a link-local ADDRESS with its interface, or that alone.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Neighbor {
     /// Its address.
     pub address: ZonedAddress,
@@ -173,7 +174,7 @@ pub struct Neighbor {
 }
 
 /// Routes of a lost session that stay in use while the neighbour restarts (RFC 4724).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stale {
     /// Those that it has not announced again.
     pub paths: PerFamilyCount,
@@ -194,7 +195,7 @@ pub struct Stale {
 }
 
 /// TCP-AO of a neighbour (RFC 5925). No secret is here.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TcpAo {
     /// Configured keys.
     pub keys: usize,
@@ -215,7 +216,7 @@ pub struct TcpAo {
 }
 
 /// The paths of a prefix that are sent in one family (RFC 7911).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SentPaths {
     /// The family, such as `ipv4-unicast`.
     pub family: String,
@@ -224,7 +225,7 @@ pub struct SentPaths {
 }
 
 /// The graceful restart capability of a peer (RFC 4724).
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PeerRestart {
     /// Families whose routes are retained when the session is lost.
     pub families: Vec<String>,
@@ -235,7 +236,7 @@ pub struct PeerRestart {
 }
 
 /// A maximum of prefixes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MaxPrefixes {
     /// The family, such as `ipv4-unicast`.
     pub family: String,
@@ -253,7 +254,7 @@ pub struct MaxPrefixes {
 }
 
 /// An established session. Counters begin with it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// Our AS as the peer knows it.
     pub local_asn: u32,
@@ -336,7 +337,7 @@ pub struct Session {
 }
 
 /// Messages by type.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Messages {
     /// OPEN.
     pub open: u64,
@@ -364,7 +365,7 @@ impl Messages {
 }
 
 /// The write queue of a neighbour.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteQueue {
     /// Waiting bytes.
     pub bytes: u64,
@@ -381,7 +382,7 @@ pub struct WriteQueue {
 }
 
 /// Counters of a session.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReceiveCounters {
     /// UPDATE messages.
     pub updates: u64,
@@ -443,7 +444,7 @@ impl ReceiveCounters {
 }
 
 /// Counters of a session, or of all members of a group together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendCounters {
     /// Messages, End-of-RIB included.
     pub messages: u64,
@@ -465,14 +466,14 @@ impl SendCounters {
 }
 
 /// `GET /v1/bgp/groups`: the update groups, those of one thread together.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Groups {
     /// The groups.
     pub groups: Vec<Group>,
 }
 
 /// An update group: neighbours with equal UPDATEs, packed once.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
     /// Its name: the number of its update thread and its own.
     pub id: String,
@@ -499,7 +500,7 @@ pub struct Group {
 }
 
 /// A member of an update group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GroupMember {
     /// The neighbour.
     pub address: ZonedAddress,
@@ -514,7 +515,7 @@ pub struct GroupMember {
 }
 
 /// `POST /v1/bgp/clear`: one neighbour or all.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
     /// This neighbour: its address, with its interface as in `fe80::1%swp1`, or its interface alone.
@@ -532,7 +533,7 @@ pub struct Clear {
 }
 
 /// The number of neighbours of a [`Clear`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Cleared {
     /// Neighbours.
     pub neighbors: usize,

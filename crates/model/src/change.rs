@@ -1,13 +1,14 @@
 //! Changes by operators at run time, and their results. Each displays as a sentence.
 
 use super::{NextHopCacheSet, SuppressionSet};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// `POST /v1/bgp/shards`: the number of shard threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
     expecting = "this is no number of shard threads; send {\"shards\": 4} or {\"shards\": \"auto\"}"
@@ -20,7 +21,7 @@ pub enum ShardCount {
 }
 
 /// The word for as many as there are cores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Auto {
     /// As many as the machine has cores.
@@ -28,7 +29,7 @@ pub enum Auto {
 }
 
 /// The body of that request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resize {
     /// The requested number.
@@ -36,7 +37,7 @@ pub struct Resize {
 }
 
 /// The result of a resize.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resized {
     /// Shard threads before.
     pub from: usize,
@@ -88,7 +89,7 @@ impl fmt::Display for Resized {
 }
 
 /// `POST /v1/reload`: the changes of a reload.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     /// The file.
     pub file: PathBuf,

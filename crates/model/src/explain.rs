@@ -1,9 +1,10 @@
 //! The state of a prefix in every stage.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/explain`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explain {
     /// The query.
     pub query: String,
@@ -19,7 +20,7 @@ pub struct Explain {
 }
 
 /// The state of a prefix in a stage.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainStage {
     /// The stage.
     pub stage: String,
@@ -37,7 +38,7 @@ impl ExplainStage {
 }
 
 /// The progress of a route in a stage.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageState {
     /// It passed.

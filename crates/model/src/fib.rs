@@ -1,12 +1,13 @@
 //! Selected routes, and their state in dataplanes.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// `GET /v1/fib`: a page of selected routes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FibPage {
     /// Selected routes.
     pub routes: Vec<FibRoute>,
@@ -16,7 +17,7 @@ pub struct FibPage {
 }
 
 /// A selected route.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FibRoute {
     /// The VRF; the default one is `default`.
     pub vrf: String,
@@ -89,7 +90,7 @@ impl FromStr for FibNextHop {
 }
 
 /// `POST /v1/fib/lookup`: prefixes to look up among the selected routes, at most 10,000.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FibPrefixes {
     /// The VRF; default: the default one.
@@ -100,14 +101,14 @@ pub struct FibPrefixes {
 }
 
 /// The reply to [`FibPrefixes`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FibLookups {
     /// The routes, in the order of the prefixes; `null`: none is selected.
     pub routes: Vec<Option<FibRoute>>,
 }
 
 /// A route in one dataplane.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DataplaneState {
     /// Its name.
     pub name: String,
@@ -119,7 +120,7 @@ pub struct DataplaneState {
 }
 
 /// `GET /v1/fib/failed`: a page of failed routes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FailedPage {
     /// Failed routes, one for each dataplane.
     pub routes: Vec<FailedRoute>,
@@ -129,7 +130,7 @@ pub struct FailedPage {
 }
 
 /// A route that a dataplane could not install.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FailedRoute {
     /// The VRF; the default one is `default`.
     pub vrf: String,
@@ -144,7 +145,7 @@ pub struct FailedRoute {
 }
 
 /// `POST /v1/fib/suppression`: turns FIB suppression on or off.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SetSuppression {
     /// `true` or `false`.
@@ -152,7 +153,7 @@ pub struct SetSuppression {
 }
 
 /// The result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SuppressionSet {
     /// The former state.
     pub from: bool,
@@ -171,14 +172,14 @@ impl fmt::Display for SuppressionSet {
 }
 
 /// `GET /v1/fpm`: the FPM clients.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Fpm {
     /// One for each configured server.
     pub clients: Vec<FpmClient>,
 }
 
 /// The counters of an FPM client.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FpmClient {
     /// The dataplane's name.
     pub name: String,
@@ -229,7 +230,7 @@ pub struct FpmClient {
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AsicAddresses {
     /// The ASIC, if there are several.
@@ -243,7 +244,7 @@ pub struct AsicAddresses {
 }
 
 /// `POST /v1/asic/faults`: makes the virtual ASIC refuse routes, or accept them again.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AsicFaults {
     /// The ASIC, if there are several.
@@ -272,14 +273,14 @@ impl fmt::Display for AsicFaults {
 }
 
 /// The reply to [`AsicAddresses`], in the same order.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AsicLookups {
     /// The forwarding of each address.
     pub lookups: Vec<AsicLookup>,
 }
 
 /// The forwarding of a packet.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AsicLookup {
     /// The entry that matched, if any.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,6 +18,7 @@ mod pipeline;
 mod route;
 mod route_check;
 mod rpki;
+mod running;
 mod tracked;
 
 pub use address::ZonedAddress;
@@ -36,13 +37,15 @@ pub use pipeline::*;
 pub use route::*;
 pub use route_check::*;
 pub use rpki::*;
+pub use running::*;
 pub use tracked::*;
 
 use ribtide_prefix::AfiSafi;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A count for each family.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PerFamilyCount {
     /// IPv4 unicast.
     pub ipv4: u64,
@@ -78,7 +81,7 @@ impl std::ops::AddAssign for PerFamilyCount {
 }
 
 /// The error of any endpoint.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ApiError {
     /// What is wrong, where, and what to do, as a sentence.
     pub error: String,

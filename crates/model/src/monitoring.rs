@@ -1,18 +1,19 @@
 //! BMP stations and MRT files.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// `GET /v1/bmp`: the stations.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Bmp {
     /// In the order of their names.
     pub stations: Vec<BmpStation>,
 }
 
 /// A station.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BmpStation {
     /// Its name.
     pub name: String,
@@ -47,14 +48,14 @@ pub struct BmpStation {
 }
 
 /// `GET /v1/mrt`: the files.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Mrt {
     /// Those that are configured.
     pub series: Vec<MrtSeries>,
 }
 
 /// A series of files.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MrtSeries {
     /// `table` or `updates`.
     pub name: String,
@@ -90,7 +91,7 @@ pub struct MrtSeries {
 }
 
 /// `GET /v1/mrt/table`: a page of a dump of the table.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MrtPage {
     /// MRT records as hexadecimal digits; the pages in order are a file.
     pub records: String,

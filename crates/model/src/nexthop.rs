@@ -1,10 +1,11 @@
 //! Next-hop groups and the resolution cache.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// `GET /v1/nexthop-groups`: a page of groups in the order of ids, or one group.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NextHopGroupPage {
     /// The cache.
     pub cache: NextHopCache,
@@ -16,7 +17,7 @@ pub struct NextHopGroupPage {
 }
 
 /// The resolution cache with its counters.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NextHopCache {
     /// `off`, `epoch` or `dependency`.
     pub mode: String,
@@ -37,7 +38,7 @@ pub struct NextHopCache {
 }
 
 /// A next-hop group: as received, and its resolution.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NextHopGroup {
     /// Its id, of the received and the resolved group, which are never shared separately.
     pub id: u32,
@@ -84,7 +85,7 @@ pub struct NextHopGroup {
 }
 
 /// Something that a route tracks.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Tracked {
     /// `interface eth1`, `prefix 0.0.0.0/0`, `address 192.0.2.1`.
     pub what: String,
@@ -93,7 +94,7 @@ pub struct Tracked {
 }
 
 /// A received next hop.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceivedNextHop {
     /// `via 192.0.2.1`, `dev eth0`, ….
     pub hop: String,
@@ -108,7 +109,7 @@ pub struct ReceivedNextHop {
 }
 
 /// `POST /v1/nexthop-cache`: sets the mode of the resolution cache.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetNextHopCache {
     /// `off`, `epoch` or `dependency`.
@@ -116,7 +117,7 @@ pub struct SetNextHopCache {
 }
 
 /// The result.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NextHopCacheSet {
     /// The mode before.
     pub from: String,

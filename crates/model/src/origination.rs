@@ -1,18 +1,19 @@
 //! Routes that this router originates.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
 /// `GET /v1/bgp/aggregates`: the configured aggregates.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Aggregates {
     /// In the order of their prefixes.
     pub aggregates: Vec<Aggregate>,
 }
 
 /// An aggregate.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Aggregate {
     /// Its prefix.
     pub prefix: String,
@@ -27,7 +28,7 @@ pub struct Aggregate {
 }
 
 /// `POST /v1/bgp/originated`: routes to originate for a client of the API.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddRoutes {
     /// The name under which the client has them.
@@ -44,7 +45,7 @@ pub struct AddRoutes {
 }
 
 /// A route to originate.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddRoute {
     /// The prefix.
@@ -67,7 +68,7 @@ pub struct AddRoute {
 }
 
 /// `POST /v1/bgp/originated/withdraw`: routes of an owner.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WithdrawRoutes {
     /// The owner.
@@ -81,7 +82,7 @@ pub struct WithdrawRoutes {
 }
 
 /// What such a request changed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RoutesChanged {
     /// The owner.
     pub owner: String,
@@ -101,7 +102,7 @@ impl fmt::Display for RoutesChanged {
 }
 
 /// `GET /v1/bgp/originated`: a page of the routes of API clients.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OwnedRoutePage {
     /// The routes, in the order of their prefixes.
     pub routes: Vec<OwnedRoute>,
@@ -111,7 +112,7 @@ pub struct OwnedRoutePage {
 }
 
 /// A route of a client of the API.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct OwnedRoute {
     /// Its owner.
     pub owner: String,

@@ -1,11 +1,12 @@
 //! `/v1/performance`.
 
 use ribtide_runtime::performance::Record;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A stage's thread and the latest records of its PerformanceTimer, oldest first.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Performance {
     /// The stage; with a number where it has several threads.
     pub stage: String,
@@ -14,7 +15,7 @@ pub struct Performance {
 }
 
 /// One line of SONiC's PerformanceTimer, by its names ("BGP loading optimization", "Implement PerformanceTimer").
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PerformanceRecord {
     /// The stage.
     #[serde(rename = "API")]

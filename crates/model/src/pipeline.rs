@@ -1,10 +1,11 @@
 //! Stages, the queues between them, and the threads that run them.
 
 use ribtide_runtime::watchdog;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/pipeline`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Pipeline {
     /// The meters of stages.
     pub stages: Vec<Stage>,
@@ -20,7 +21,7 @@ pub struct Pipeline {
 }
 
 /// `GET /v1/health`.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// Whether everything makes progress, and nothing is missing.
     pub state: HealthState,
@@ -32,7 +33,7 @@ pub struct Health {
 }
 
 /// The state of a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HealthState {
     /// Nothing is stalled, and nothing is missing.
@@ -42,7 +43,7 @@ pub enum HealthState {
 }
 
 /// Something that the router lacks.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HealthFault {
     /// What is missing or out of date, such as `RPKI cache 192.0.2.1:323`.
     pub what: String,
@@ -51,7 +52,7 @@ pub struct HealthFault {
 }
 
 /// Work that waits without progress.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stall {
     /// The queue, or the peer for which a thread waits.
     pub what: String,
@@ -88,7 +89,7 @@ impl From<watchdog::Stall> for Stall {
 }
 
 /// A stage's meter.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
     /// Its name.
     pub name: String,
@@ -107,7 +108,7 @@ pub struct Stage {
 }
 
 /// A queue.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Ring {
     /// Its name: from where to where.
     pub name: String,
@@ -124,7 +125,7 @@ pub struct Ring {
 }
 
 /// A queue in a stage that is no ring.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Gauge {
     /// Its name.
     pub name: String,
@@ -140,7 +141,7 @@ pub struct Gauge {
 }
 
 /// `GET /v1/threads`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Threads {
     /// The measured time of `cpu_percent`.
     pub window_seconds: f64,
@@ -153,7 +154,7 @@ pub struct Threads {
 }
 
 /// A thread; threads of one name are one.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Thread {
     /// Its name.
     pub name: String,

@@ -2,11 +2,12 @@
 
 use super::PerFamilyCount;
 use super::ZonedAddress;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// `GET /v1/routes`: a page.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RoutePage {
     /// Prefixes with their paths.
     pub routes: Vec<Route>,
@@ -16,7 +17,7 @@ pub struct RoutePage {
 }
 
 /// A prefix in BGP.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Route {
     /// The prefix.
     pub prefix: String,
@@ -38,7 +39,7 @@ pub struct Route {
 }
 
 /// Why a best path is not advertised, with `fib.suppress-fib-pending`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Held {
     /// It waits for confirmation by dataplanes.
@@ -50,7 +51,7 @@ pub enum Held {
 }
 
 /// The next-hop groups of a prefix in BGP.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RouteGroups {
     /// The group of the next hops from BGP.
     pub received: u32,
@@ -69,7 +70,7 @@ pub struct RouteGroups {
 }
 
 /// A backup next hop.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BackupNextHop {
     /// As received: `via 192.0.2.1`.
     pub hop: String,
@@ -81,7 +82,7 @@ pub struct BackupNextHop {
 }
 
 /// The installed group of a prefix.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InstalledGroup {
     /// Its number.
     pub group: u32,
@@ -92,7 +93,7 @@ pub struct InstalledGroup {
 }
 
 /// The part in forwarding of a path that is not the best.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forwarding {
     /// Its next hop shares traffic with that of the best path.
@@ -102,7 +103,7 @@ pub enum Forwarding {
 }
 
 /// A path of the Adj-RIB-In.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Path {
     /// The peer that sent it; 0.0.0.0 for a path that this router originates.
     pub neighbor: ZonedAddress,
@@ -154,7 +155,7 @@ pub struct Path {
 }
 
 /// `GET /v1/routes/summary`: how many routes there are, and where.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RouteSummary {
     /// The local AS.
     pub asn: u32,
@@ -173,7 +174,7 @@ pub struct RouteSummary {
 }
 
 /// Counts of BGP routes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RouteCounts {
     /// Prefixes.
     pub prefixes: PerFamilyCount,
@@ -203,7 +204,7 @@ impl std::ops::AddAssign for RouteCounts {
 }
 
 /// The table of the RIB manager.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MainTable {
     /// By family and protocol.
     pub protocols: Vec<ProtocolCount>,
@@ -220,7 +221,7 @@ pub struct MainTable {
 }
 
 /// The table of another VRF.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct VrfTable {
     /// Its name.
     pub vrf: String,
@@ -233,7 +234,7 @@ pub struct VrfTable {
 }
 
 /// Routes of one family and protocol in a table.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ProtocolCount {
     /// `ipv4` or `ipv6`.
     pub family: String,
@@ -249,7 +250,7 @@ pub struct ProtocolCount {
 }
 
 /// The state of a dataplane.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DataplaneCount {
     /// Its name.
     pub name: String,
@@ -263,7 +264,7 @@ pub struct DataplaneCount {
 }
 
 /// The contents of a shard thread.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ShardSummary {
     /// Its number.
     pub shard: usize,
@@ -283,7 +284,7 @@ pub struct ShardSummary {
 }
 
 /// `GET /v1/routes/sharding`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Sharding {
     /// The threads as text.
     pub mode: String,
@@ -292,7 +293,7 @@ pub struct Sharding {
 }
 
 /// A shard thread and its share of the work.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ShardLoad {
     /// Its contents.
     #[serde(flatten)]
@@ -310,7 +311,7 @@ pub struct ShardLoad {
 }
 
 /// A logical shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LogicalShardLoad {
     /// Its number, 0 to 63.
     pub logical_shard: u8,

@@ -1,11 +1,12 @@
 //! The comparison of RIB, databases, kernel and chip.
 
 use super::ZonedAddress;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// `GET /v1/route-check`, and the result of the check of SONiC's daemons.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RouteCheck {
     /// Whether everything was compared, or changes since the last check.
     pub full: bool,
@@ -34,7 +35,7 @@ pub struct RouteCheck {
 }
 
 /// A differing route.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// The VRF.
     pub vrf: String,
@@ -56,7 +57,7 @@ pub struct Difference {
 }
 
 /// A default route.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DefaultRoute {
     /// `0.0.0.0/0` or `::/0`.
     pub prefix: String,

@@ -2,11 +2,12 @@
 
 use super::PerFamilyCount;
 use super::ZonedAddress;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 
 /// `GET /v1/rpki`: the caches, and the size of the table.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Rpki {
     /// Caches, in the order of the configuration.
     pub caches: Vec<RpkiCache>,
@@ -26,7 +27,7 @@ pub struct Rpki {
 }
 
 /// A cache.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiCache {
     /// Its address and port.
     pub address: SocketAddr,
@@ -74,7 +75,7 @@ pub struct RpkiCache {
 }
 
 /// `GET /v1/rpki/table`: a page of payloads.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiTablePage {
     /// Payloads, by prefix.
     pub payloads: Vec<RpkiPayload>,
@@ -84,7 +85,7 @@ pub struct RpkiTablePage {
 }
 
 /// A validated ROA payload.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiPayload {
     /// The prefix.
     pub prefix: String,
@@ -95,7 +96,7 @@ pub struct RpkiPayload {
 }
 
 /// `GET /v1/rpki/aspas`: a page of ASPA records.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiAspaPage {
     /// Records, by customer.
     pub aspas: Vec<RpkiAspa>,
@@ -105,7 +106,7 @@ pub struct RpkiAspaPage {
 }
 
 /// An ASPA record.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiAspa {
     /// The customer AS.
     pub customer: u32,
@@ -114,7 +115,7 @@ pub struct RpkiAspa {
 }
 
 /// `GET /v1/rpki/validation`: the state of a prefix with an origin AS.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RpkiValidation {
     /// The prefix.
     pub prefix: String,
@@ -128,7 +129,7 @@ pub struct RpkiValidation {
 }
 
 /// A payload that covers a prefix.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CoveringPayload {
     /// The payload.
     #[serde(flatten)]
@@ -139,7 +140,7 @@ pub struct CoveringPayload {
 }
 
 /// `GET /v1/bgp/neighbors/ADDRESS/received`: a page of routes before import policy.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceivedPage {
     /// Routes, by prefix.
     pub routes: Vec<ReceivedRoute>,
@@ -149,7 +150,7 @@ pub struct ReceivedPage {
 }
 
 /// A route before import policy.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceivedRoute {
     /// The prefix.
     pub prefix: String,

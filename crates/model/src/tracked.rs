@@ -1,16 +1,17 @@
 //! Next hops that BGP registered with the RIB manager.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `GET /v1/bgp/nexthops`: the registered next hops, in the order of their addresses.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrackedNextHops {
     /// Next hops, all or those of one address.
     pub next_hops: Vec<TrackedNextHop>,
 }
 
 /// A next hop for one kind of route.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TrackedNextHop {
     /// The address in NEXT_HOP.
     pub address: String,

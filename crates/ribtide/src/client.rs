@@ -40,6 +40,12 @@ impl Client {
         self.call(Method::GET, path, Bytes::new())
     }
 
+    /// `GET path`, whose response is text.
+    pub(crate) fn text(&self, path: &str) -> Result<String, String> {
+        let bytes = self.bytes(Method::GET, path, Bytes::new())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// `POST path` with `body` as JSON.
     pub(crate) fn post<B: Serialize, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, String> {
         let body = serde_json::to_vec(body).map_err(|e| e.to_string())?;
@@ -47,6 +53,13 @@ impl Client {
     }
 
     fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, String> {
+        let bytes = self.bytes(method, path, body)?;
+        serde_json::from_slice(&bytes)
+            .map_err(|e| format!("the router's reply to {path} cannot be read ({e}); is it another version?"))
+    }
+
+    /// The body of a response of status 200; an error is the router's sentence.
+    fn bytes(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, String> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         let exchange = self.exchange(method, path, body);
@@ -62,8 +75,7 @@ impl Client {
             let error: Result<ApiError, _> = serde_json::from_slice(&bytes);
             return Err(error.map_or_else(|_| format!("the router replied {status}"), |e| e.error));
         }
-        serde_json::from_slice(&bytes)
-            .map_err(|e| format!("the router's reply to {path} cannot be read ({e}); is it another version?"))
+        Ok(bytes)
     }
 
     async fn exchange(

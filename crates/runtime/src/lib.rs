@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod date;
 pub mod gauge;
 pub mod handover;
+pub mod histogram;
 pub mod idle;
 pub mod liveness;
 pub mod log;

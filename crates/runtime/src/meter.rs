@@ -4,6 +4,7 @@
 //! batches, without waits for a ring, a socket or a database. Each thread has its own
 //! [`PerformanceTimer`].
 
+use crate::histogram::{Durations, Histogram};
 use crate::performance::{PerformanceTimer, Record};
 use crate::ring::Wake;
 use std::fmt;
@@ -39,6 +40,7 @@ struct Inner {
     routes: AtomicU64,
     batches: AtomicU64,
     busy_ns: AtomicU64,
+    work: Histogram,
     /// Microseconds since `start`, plus one; zero before the first batch.
     first_us: AtomicU64,
     last_us: AtomicU64,
@@ -75,6 +77,8 @@ pub struct Reading {
     pub batches: u64,
     /// Time spent on them.
     pub busy: Duration,
+    /// How long each of them took.
+    pub work: Durations,
     /// From the beginning of the first batch to the end of the last, since the start of the process.
     pub span: Option<(Duration, Duration)>,
 }
@@ -104,6 +108,7 @@ impl Meters {
             routes: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             busy_ns: AtomicU64::new(0),
+            work: Histogram::default(),
             first_us: AtomicU64::new(0),
             last_us: AtomicU64::new(0),
             timers: Mutex::default(),
@@ -149,6 +154,7 @@ impl Inner {
             routes: self.routes.load(Relaxed),
             batches: self.batches.load(Relaxed),
             busy: Duration::from_nanos(self.busy_ns.load(Relaxed)),
+            work: self.work.read(),
             span: first
                 .map(|f| (Duration::from_micros(f), Duration::from_micros(self.last_us.load(Relaxed)))),
         }
@@ -188,6 +194,7 @@ impl Meter {
         m.routes.fetch_add(routes as u64, Relaxed);
         m.batches.fetch_add(1, Relaxed);
         m.busy_ns.fetch_add((end - begin).as_nanos() as u64, Relaxed);
+        m.work.add(end - begin);
         let _ = m.first_us.compare_exchange(0, since(begin) + 1, Relaxed, Relaxed);
         m.last_us.fetch_max(since(end), Relaxed);
     }
@@ -208,7 +215,7 @@ mod tests {
         });
         meters.meter("shard").run(|| 0);
         let reading = &meters.read()[0];
-        assert_eq!((reading.routes, reading.batches), (1000, 2));
+        assert_eq!((reading.routes, reading.batches, reading.work.count()), (1000, 2, 2));
         let (first, last) = reading.span.unwrap();
         assert!(first <= last);
     }

@@ -5,6 +5,7 @@
 //! batches a microsecond the queue is never the limit (docs/adr/0003-dependencies.md).
 
 use crate::gauge::{Depth, Gauge, Level};
+use crate::histogram::{Durations, Histogram, SendTimes};
 use crate::idle;
 use crate::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -41,6 +42,9 @@ pub struct Reading {
     pub sent: u64,
     /// How often a producer found it full and had to wait.
     pub full: u64,
+    /// How long batches were in it. Its sum over the rings of a route's path, and the work of the stages between them
+    /// ([`crate::meter::Reading::work`]), are the latency of a route.
+    pub waits: Durations,
 }
 
 impl From<Reading> for Depth {
@@ -58,6 +62,8 @@ struct Stats {
     received: AtomicU64,
     peak: AtomicU64,
     full: AtomicU64,
+    times: SendTimes,
+    waits: Histogram,
     /// Set when the consumer has seen that it is empty and every producer is dropped.
     closed: AtomicBool,
     /// Its number, never used twice.
@@ -117,6 +123,8 @@ impl Rings {
             received: AtomicU64::new(0),
             peak: AtomicU64::new(0),
             full: AtomicU64::new(0),
+            times: SendTimes::new(capacity),
+            waits: Histogram::default(),
             closed: AtomicBool::new(false),
             id: next_id(),
             consumer: AtomicU32::new(0),
@@ -198,6 +206,7 @@ impl Rings {
                 peak: s.peak.load(Relaxed),
                 sent: s.sent.load(Relaxed),
                 full: s.full.load(Relaxed),
+                waits: s.waits.read(),
             })
             .collect()
     }
@@ -308,7 +317,9 @@ impl<T> Sender<T> {
     }
 
     fn count(&self) {
-        let sent = self.stats.sent.fetch_add(1, Relaxed) + 1;
+        let batch = self.stats.sent.fetch_add(1, Relaxed);
+        self.stats.times.sent(batch);
+        let sent = batch + 1;
         let depth = sent.saturating_sub(self.stats.received.load(Relaxed));
         self.stats.peak.fetch_max(depth.min(self.stats.capacity as u64), Relaxed);
         if let Some(wake) = &self.wake {
@@ -419,7 +430,10 @@ impl<T> Receiver<T> {
     /// Counts a batch received through [`Receiver::raw`] and returns it.
     pub fn took(&self, batch: T) -> T {
         // A reader that sees it taken sees what was counted before.
-        self.stats.received.fetch_add(1, Release);
+        let number = self.stats.received.fetch_add(1, Release);
+        if let Some(waited) = self.stats.times.waited(number) {
+            self.stats.waits.add(waited);
+        }
         self.stats.consumer.store(thread::id(), Relaxed);
         batch
     }
@@ -450,6 +464,8 @@ mod tests {
             ("reader to shard 0", 2, 0, 3)
         );
         assert!(reading.full == 2 && reading.peak == 2);
+        // The first two were counted before they were taken; the third may not have been.
+        assert!((2..=3).contains(&reading.waits.count()));
     }
 
     #[test]

@@ -5,16 +5,25 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use ribtide_runtime::histogram::Durations;
+use std::collections::HashMap;
 use std::fmt;
 
 /// The labels of a value.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// A value at the time of the scrape.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Value {
     Whole(u64),
     Real(f64),
+    Durations(Box<Durations>),
+}
+
+impl From<Durations> for Value {
+    fn from(durations: Durations) -> Value {
+        Value::Durations(Box::new(durations))
+    }
 }
 
 impl From<u64> for Value {
@@ -50,7 +59,11 @@ struct Family {
 
 /// The families of a scrape.
 #[derive(Debug, Default)]
-pub(super) struct Families(Vec<Family>);
+pub(super) struct Families {
+    all: Vec<Family>,
+    /// Where in `all` each name is.
+    by_name: HashMap<&'static str, usize>,
+}
 
 impl Families {
     /// Adds a value with the labels of the metric.
@@ -62,10 +75,11 @@ impl Families {
             metric.labels
         );
         let value = value.into();
-        match self.0.iter_mut().find(|family| family.metric == metric) {
-            Some(family) => family.values.push((labels, value)),
-            None => self.0.push(Family { metric, values: vec![(labels, value)] }),
-        }
+        let at = *self.by_name.entry(metric.name).or_insert_with(|| {
+            self.all.push(Family { metric, values: Vec::new() });
+            self.all.len() - 1
+        });
+        self.all[at].values.push((labels, value));
     }
 
     /// OpenMetrics text.
@@ -80,7 +94,7 @@ impl Families {
 
 impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Family { metric, values } in &self.0 {
+        for Family { metric, values } in &self.all {
             // The library appends the unit with an underscore to the name.
             let (stem, unit) = match metric.name.rsplit_once('_') {
                 Some((stem, "seconds")) => (stem, Some(Unit::Seconds)),
@@ -90,13 +104,14 @@ impl Collector for Families {
             let kind_of = match metric.kind {
                 Kind::Counter => MetricType::Counter,
                 Kind::Gauge => MetricType::Gauge,
+                Kind::Histogram => MetricType::Histogram,
             };
             let mut family = encoder.encode_descriptor(stem, metric.help, unit.as_ref(), kind_of)?;
             for (labels, value) in values {
                 if labels.is_empty() {
-                    encode(&mut family, metric.kind, *value)?;
+                    encode(&mut family, metric.kind, value)?;
                 } else {
-                    encode(&mut family.encode_family(labels)?, metric.kind, *value)?;
+                    encode(&mut family.encode_family(labels)?, metric.kind, value)?;
                 }
             }
         }
@@ -104,12 +119,22 @@ impl Collector for Families {
     }
 }
 
-fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> fmt::Result {
+fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
     match (kind, value) {
-        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(&n, None),
-        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, u64>(&x, None),
-        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(&n),
-        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(&x),
+        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(n),
+        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(x),
+        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
+        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, u64>(x, None),
+        (Kind::Histogram, Value::Durations(durations)) => {
+            let buckets: Vec<_> = durations.buckets().collect();
+            encoder.encode_histogram::<NoLabelSet>(
+                durations.sum.as_secs_f64(),
+                durations.count(),
+                &buckets,
+                None,
+            )
+        }
+        (Kind::Histogram, _) | (_, Value::Durations(_)) => Err(fmt::Error),
     }
 }
 

@@ -5,8 +5,10 @@
 //! matter most when a stage is stuck.
 
 mod family;
+mod format;
 mod registry;
 
+pub(super) use format::Format;
 pub use registry::{Kind, METRICS, Metric};
 
 use super::answers;
@@ -20,17 +22,14 @@ use ribtide_model::{
     Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
 };
 
-/// The media type.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Adds the metrics of one kind of stage.
 type Part = fn(&RouterState, &mut Families) -> Result<(), Refusal>;
 
 /// Neighbours of a page.
 const PAGE: usize = 64;
 
-/// All metrics as OpenMetrics text.
-pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
+/// All metrics as text.
+pub(crate) fn text(router: &RouterState, format: Format) -> Result<String, Refusal> {
     let mut m = Families::default();
     m.add(INFO, one("version", env!("CARGO_PKG_VERSION")), 1u64);
     m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
@@ -45,7 +44,8 @@ pub(crate) fn text(router: &RouterState) -> Result<String, Refusal> {
         }
     }
     m.add(UNANSWERED, Labels::new(), unanswered);
-    m.text().map_err(|_| Refusal::Busy("the metrics cannot be written as text".into()))
+    let text = m.text().map_err(|_| Refusal::Busy("the metrics cannot be written as text".into()))?;
+    Ok(format.text(text))
 }
 
 fn one(name: &'static str, value: impl ToString) -> Labels {
@@ -75,6 +75,12 @@ fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let health = answers::health(router);
     m.add(DEGRADED, Labels::new(), health.state == HealthState::Degraded);
     health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
+    router.rings.read().into_iter().for_each(|ring| m.add(QUEUE_WAIT, one("queue", ring.name), ring.waits));
+    router
+        .meters
+        .read()
+        .into_iter()
+        .for_each(|stage| m.add(STAGE_WORK, one("stage", stage.name), stage.work));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
         let name = || one("stage", &stage.name);

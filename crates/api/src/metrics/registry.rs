@@ -7,6 +7,8 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// Counts durations by bucket.
+    Histogram,
 }
 
 /// A metric. A scrape adds the prefix `ribtide_`, and the suffix `_total` to counters. A name that
@@ -50,12 +52,14 @@ metrics! {
     QUEUE_BOUND = Gauge "queue_bound" ["queue"] "Its bound, where it has one.";
     QUEUE_PEAK = Gauge "queue_peak" ["queue"] "The most it ever held.";
     QUEUE_FULL = Counter "queue_full" ["queue"] "How often a producer found it full and had to wait.";
+    QUEUE_WAIT = Histogram "queue_wait_seconds" ["queue"] "How long each batch was in the queue; of rings only.";
     DEGRADED = Gauge "degraded" []
         "Whether anything waits without progress, or RPKI data is missing (`ribtide show health`).";
     STALLED = Gauge "stalled_seconds" ["queue"] "How long its consumer, or the thread that waits for this peer, has made no \
         progress; only of what is stalled.";
     STAGE_ROUTES = Counter "stage_routes" ["stage"] "Route changes that the stage handled.";
     STAGE_BATCHES = Counter "stage_batches" ["stage"] "Batches that had them.";
+    STAGE_WORK = Histogram "stage_batch_seconds" ["stage"] "How long the stage worked on each batch.";
     STAGE_BUSY = Counter "stage_busy_seconds" ["stage"] "Wall time at work.";
     THREAD_CPU = Counter "thread_cpu_seconds" ["thread"]
         "CPU time of all threads of this name; a rate of 1 is a whole CPU.";
@@ -98,7 +102,7 @@ metrics! {
         "How often its stale paths were removed because it did not come back in time.";
     NEIGHBOR_MAX = Gauge "bgp_neighbor_max_prefixes" ["neighbor", "group", "direction", "family"]
         "Its maximum of prefixes, where it has one.";
-    NEIGHBOR_MAX_COUNT = Gauge "bgp_neighbor_max_prefixes_count" ["neighbor", "group", "direction", "family"]
+    NEIGHBOR_MAX_COUNT = Gauge "bgp_neighbor_max_prefixes_used" ["neighbor", "group", "direction", "family"]
         "Prefixes of the session that count against its maximum.";
     NEIGHBOR_MAX_EXCEEDED = Counter "bgp_neighbor_max_prefixes_exceeded"
         ["neighbor", "group", "direction", "family"] "How often the maximum was exceeded, in all sessions.";

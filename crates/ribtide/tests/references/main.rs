@@ -2,6 +2,8 @@
 
 #[path = "../../src/exit.rs"]
 mod exit;
+#[path = "../../src/manual/schema.rs"]
+mod schema;
 mod tables;
 
 use std::fs;
@@ -49,4 +51,16 @@ fn references_of_the_documentation_equal_the_code() {
     }
     assert!(found > 0, "no document has a reference");
     assert!(faults.is_empty(), "stale; `cargo xtask docs --write` writes them again:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn openapi_document_equals_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/openapi.json");
+    let new = format!("{:#}\n", ribtide_daemon::openapi());
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, new).expect("the document can be written");
+    } else {
+        let present = fs::read_to_string(&path).expect("contrib/openapi.json");
+        assert!(present == new, "contrib/openapi.json is stale; `cargo xtask docs --write` writes it again");
+    }
 }

@@ -1,13 +1,14 @@
 //! The references of the documentation as Markdown tables, from what the code has.
 
 use crate::exit::Exit;
+use crate::schema::{self, object, properties, requires};
 use ribtide_config as config;
 use ribtide_daemon::SETTINGS;
 use ribtide_daemon::metrics::{Kind, METRICS};
 use ribtide_daemon::registry::{Process, QUEUES, THREADS};
 use ribtide_runtime::log::target;
 use ribtide_runtime::watchdog::STALL_EXIT_STATUS;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The reference of a name: `metrics`, `log-targets`, `exits`, `reload`, `threads` or `queues` and whose, `settings` and a table of the
 /// configuration, such as `fib.kernel`, or `bgp.group.NAME` for one with a name of its own.
@@ -66,6 +67,7 @@ fn metrics() -> String {
         let kind = match metric.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let name = format!("`{}`", metric.full_name());
@@ -122,7 +124,7 @@ fn when(exit: Exit) -> &'static str {
             "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
                  was refused, a stage or a daemon that cannot go on. `check`: a configuration with errors. The last lines on \
                  standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled, or RPKI data is missing. `flush`: routes or \
-                 objects are left"
+                 objects are left. `policy test`: a policy decides otherwise than `--expect` says"
         }
         Exit::Unusable => {
             "The command line is wrong; standard error has the usage. `run` and the SONiC daemons: also the configuration \
@@ -206,52 +208,18 @@ fn mark(has: bool) -> String {
     if has { "✓".into() } else { String::new() }
 }
 
-/// The object that a key's schema describes: itself, what it refers to, one of its alternatives, the items of its list, or
-/// the tables that it has by name.
-fn object<'a>(schema: &'a Value, key: &'a Value) -> Option<&'a Value> {
-    if key.get("properties").is_some() {
-        return Some(key);
-    }
-    if let Some(name) = key.get("$ref").and_then(Value::as_str) {
-        return object(schema, schema.pointer(name.strip_prefix('#')?)?);
-    }
-    let alternatives = ["anyOf", "oneOf"].iter().filter_map(|of| key.get(of)?.as_array()).flatten();
-    let inside = ["items", "additionalProperties"].iter().filter_map(|inside| key.get(inside));
-    alternatives.chain(inside).find_map(|inner| object(schema, inner))
-}
-
-fn properties(object: &Value) -> Option<&Map<String, Value>> {
-    object.get("properties")?.as_object()
-}
-
-/// Whether a table must have a key.
-fn requires(object: &Value, name: &str) -> bool {
-    let list = object.get("required").and_then(Value::as_array);
-    list.is_some_and(|list| list.iter().any(|required| required == name))
-}
-
 /// What a key has that is not in the file.
 fn default(key: &Value) -> String {
-    if let Some(text) = key.get("x-default").and_then(Value::as_str) {
-        return text.into();
-    }
-    match key.get("default") {
-        None | Some(Value::Null | Value::Object(_)) => "none".into(),
-        Some(value) => format!("`{}`", toml(value)),
-    }
-}
-
-/// A value as a configuration has it.
-fn toml(value: &Value) -> String {
-    match value {
-        Value::Array(list) => format!("[{}]", list.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        value => value.to_string(),
+    match schema::default(key) {
+        None => "none".into(),
+        Some(schema::Default::Text(text)) => text.into(),
+        Some(schema::Default::Value(value)) => format!("`{value}`"),
     }
 }
 
 /// The meaning of a key, with a link to what else there is to know.
 fn description(key: &Value) -> String {
-    let text = key.get("description").and_then(Value::as_str).unwrap_or_default().replace('\n', " ");
+    let text = schema::description(key);
     let text = text.trim_end_matches('.');
     match key.get("x-see").and_then(Value::as_str) {
         Some(link) => format!("{text} ([more]({link}))"),
