@@ -32,7 +32,7 @@ impl VirtualSwitch {
             // A VLAN without a host interface keeps it to itself.
             let _ = self.vlan_to_cpu(topology, id, arrived, send);
         }
-        self.to_vlan(topology, id, Some(lower), inner, arrived.payload(), send)
+        self.send_to_vlan(topology, id, Some(lower), inner, arrived.payload(), send)
     }
 
     /// Sends a frame of a VLAN to the CPU: without a tag by the VLAN's host interface, or as it came by
@@ -45,7 +45,9 @@ impl VirtualSwitch {
         send: Send<'_>,
     ) -> Result<(), Drop> {
         let vlan = topology.vlans.get(&id).ok_or(Drop::NoInterface)?;
-        let Some(host) = topology.hosts.get(&vlan.oid) else { return self.to_cpu(topology, arrived, send) };
+        let Some(host) = topology.hosts.get(&vlan.oid) else {
+            return self.send_to_cpu(topology, arrived, send);
+        };
         let mut out = std::mem::take(&mut self.packets.out);
         out.clear();
         Ethernet { vlan: None, ..arrived.ethernet }.write(&mut out);
@@ -64,7 +66,7 @@ impl VirtualSwitch {
 
     /// Sends a frame into a VLAN: to the member behind which its address is, or to all but the one that
     /// it came from.
-    pub(super) fn to_vlan(
+    pub(super) fn send_to_vlan(
         &mut self,
         topology: &Topology,
         id: u16,
@@ -88,7 +90,7 @@ impl VirtualSwitch {
             Ethernet { vlan: tagged.then_some(id), ..ethernet }.write(&mut out);
             out.extend(payload);
             // A member without a link takes nothing away from the others.
-            let _ = self.to_lower(topology, *lower, &out, send);
+            let _ = self.send_to_lower(topology, *lower, &out, send);
         }
         self.packets.out = out;
         Ok(())

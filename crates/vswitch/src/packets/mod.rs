@@ -133,8 +133,8 @@ impl VirtualSwitch {
     pub fn packet(&mut self, from: Interface, frame: Frame<'_>, send: &mut dyn FnMut(Interface, &[u8])) {
         let topology = self.packets.topology.take().unwrap_or_else(|| Box::new(Topology::of(self)));
         let outcome = match from {
-            Interface::Port(port) => self.from_port(&topology, port, frame, send),
-            Interface::Host(host) => self.from_host(&topology, host, frame, send),
+            Interface::Port(port) => self.take_from_port(&topology, port, frame, send),
+            Interface::Host(host) => self.take_from_host(&topology, host, frame, send),
         };
         if let Err(reason) = outcome {
             *self.packets.drops.entry(reason).or_default() += 1;
@@ -190,7 +190,7 @@ impl VirtualSwitch {
         self.oper_status(port) == OperStatus::Up
     }
 
-    fn from_port(
+    fn take_from_port(
         &mut self,
         topology: &Topology,
         port: Oid,
@@ -206,7 +206,7 @@ impl VirtualSwitch {
         let arrived = Arrived { frame, ethernet, port, lower: lag.map_or(port, |(lag, _)| lag) };
         // A LAG hears of LACP by its members, also where they are not selected.
         if ethernet.is_link_local() {
-            return self.to_cpu(topology, arrived, send);
+            return self.send_to_cpu(topology, arrived, send);
         }
         if let Some((_, false)) = lag {
             return Err(Drop::NotSelected);
@@ -214,7 +214,7 @@ impl VirtualSwitch {
         if let Some(rif) = topology.rif_on(arrived.lower, ethernet.vlan) {
             return match (ethernet.dst == rif.mac, ethernet.is_group()) {
                 (true, _) => self.route_frame(topology, rif, arrived, send),
-                (false, true) => self.to_cpu(topology, arrived, send),
+                (false, true) => self.send_to_cpu(topology, arrived, send),
                 (false, false) => Err(Drop::NotForSwitch),
             };
         }
@@ -225,7 +225,7 @@ impl VirtualSwitch {
     }
 
     /// A frame of the CPU: a host interface of a port or LAG is its wire, one of a VLAN is a station.
-    fn from_host(
+    fn take_from_host(
         &mut self,
         topology: &Topology,
         host: Oid,
@@ -238,14 +238,14 @@ impl VirtualSwitch {
         match vlan {
             Some((id, _)) => {
                 let payload = frame.bytes.get(ethernet.payload..).unwrap_or_default();
-                self.to_vlan(topology, *id, None, Ethernet { vlan: None, ..ethernet }, payload, send)
+                self.send_to_vlan(topology, *id, None, Ethernet { vlan: None, ..ethernet }, payload, send)
             }
-            None => self.to_lower(topology, object, frame.bytes, send),
+            None => self.send_to_lower(topology, object, frame.bytes, send),
         }
     }
 
     /// Sends a frame to the CPU, as it came: by the host interface of its LAG, or of its port.
-    fn to_cpu(&mut self, topology: &Topology, arrived: Arrived<'_>, send: Send<'_>) -> Result<(), Drop> {
+    fn send_to_cpu(&mut self, topology: &Topology, arrived: Arrived<'_>, send: Send<'_>) -> Result<(), Drop> {
         let of = |object: Oid| topology.hosts.get(&object).copied();
         // A LAG's own protocol is about its ports.
         let (first, second) = match arrived.ethernet.is_link_local() {
@@ -258,7 +258,7 @@ impl VirtualSwitch {
     }
 
     /// Sends a frame through a port or LAG.
-    fn to_lower(
+    fn send_to_lower(
         &mut self,
         topology: &Topology,
         lower: Oid,

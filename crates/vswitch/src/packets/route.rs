@@ -87,7 +87,7 @@ impl VirtualSwitch {
     ) -> Result<(), Drop> {
         match rif.lower {
             Lower::Vlan(id) => self.vlan_to_cpu(topology, id, arrived, send),
-            Lower::Port(..) => self.to_cpu(topology, arrived, send),
+            Lower::Port(..) => self.send_to_cpu(topology, arrived, send),
         }
     }
 
@@ -297,16 +297,16 @@ impl VirtualSwitch {
             _ if !counts => {}
             false => frame::set_ttl(changed, ttl),
             // The TTL is the last byte of the first entry.
-            true => changed.iter_mut().nth(LabelEntry::LEN - 1).into_iter().for_each(|place| *place = ttl),
+            true => changed.get_mut(LabelEntry::LEN - 1).into_iter().for_each(|place| *place = ttl),
         }
         let sent = match rif.lower {
-            Lower::Vlan(id) => self.to_vlan(topology, id, None, ethernet, &above, send),
+            Lower::Vlan(id) => self.send_to_vlan(topology, id, None, ethernet, &above, send),
             Lower::Port(lower, _) => {
                 let mut out = std::mem::take(&mut self.packets.out);
                 out.clear();
                 ethernet.write(&mut out);
                 out.extend(&above);
-                let sent = self.to_lower(topology, lower, &out, send);
+                let sent = self.send_to_lower(topology, lower, &out, send);
                 self.packets.out = out;
                 sent
             }
