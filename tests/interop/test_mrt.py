@@ -102,7 +102,7 @@ def test_a_dump_has_all_paths_with_their_identifiers_and_originated_routes(host,
     addresses(host)
     pattern = folder / "new" / "rib.%Y%m%d.%H%M%S.gz"
     router = Ribtide(host, config(
-        f'[bgp.originate]\nnetworks = ["203.0.113.0/24"]\n[mrt.table]\nfile = "{pattern}"\ninterval = 1\ncompression = "gzip"\n',
+        f'[bgp.originate]\nnetworks = ["203.0.113.0/24"]\n[mrt.table]\nfile = "{pattern}"\ninterval = 3\ncompression = "gzip"\n',
         "add-path = { receive = true }"))
     plain = Speaker(host, FIRST, ASNS[FIRST])
     several = Speaker(host, SECOND, ASNS[SECOND], more=bytes([69, 4, 0, 1, 1, 2]))

@@ -110,6 +110,7 @@ const GRAPH: &[Row] = &[
             "prefix",
             "wire",
             "rpki",
+            "policy",
             "bgp",
             "rib",
             "swss",
@@ -127,7 +128,7 @@ const GRAPH: &[Row] = &[
             "bmpd",
             "mrtd",
         ],
-        &["policy"],
+        &[],
     ),
     row(
         "daemon",

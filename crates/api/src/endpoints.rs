@@ -3,7 +3,7 @@
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, Named, NeighborQuery,
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, LogQuery, Named, NeighborQuery,
     NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
     RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
@@ -30,10 +30,10 @@ const MAX_PAGE: usize = 10_000;
 const MAX_NEIGHBORS: usize = 256;
 /// Next-hop groups of a page at most. With 512 hops each they take the RIB manager about 10 ms.
 const MAX_GROUPS: usize = 64;
-/// Routes before import policy of a page at most: the policy runs for each.
-const MAX_RECEIVED: usize = 1000;
 /// Prefixes of a page of advertised routes at most: the export policy runs for each, on the update thread.
 const MAX_ADVERTISED: usize = 1000;
+/// Events of the log at most: those that are kept.
+const MAX_EVENTS: usize = 2000;
 /// Addresses of a lookup at most.
 const MAX_LOOKUP: usize = 65_536;
 
@@ -247,10 +247,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/routes", |i, q: RouteQuery| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
         .read("/v1/routes/summary", |i, Nothing {}| answers::route_summary(i))
         .read("/v1/routes/sharding", |i, Nothing {}| answers::sharding(i))
-        .read("/v1/fib", |i, q: FibQuery| {
-            let limit = limit(q.limit, MAX_PAGE)?;
-            answers::fib(i, q.vrf.as_deref(), q.prefix.as_deref(), q.cursor.as_deref(), limit)
-        })
+        .read("/v1/fib", |i, q: FibQuery| answers::fib(i, &q, limit(q.limit, MAX_PAGE)?))
         .look_up("/v1/fib/lookup", |i, q: FibPrefixes| {
             match q.prefixes.len() {
                 0 => return Err(Refusal::Bad("prefixes is empty; write at least one".into())),
@@ -275,6 +272,8 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/route-check", |i, q: RouteCheckQuery| answers::route_check(i, q.full, q.defaults))
         .read("/v1/explain", |i, q: PrefixQuery| answers::explain(i, q.vrf.as_deref(), &q.prefix, q.to))
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
+        .read("/v1/configuration", |i, Nothing {}| answers::configuration(i))
+        .read("/v1/log", |_, q: LogQuery| answers::events(&q, limit(q.limit, MAX_EVENTS)?))
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))
@@ -318,9 +317,7 @@ fn received(
     which: ReceivedWhich,
     query: &ReceivedQuery,
 ) -> Result<ReceivedPage, Refusal> {
-    let ReceivedQuery { prefix, cursor, limit: wanted } = query;
-    let limit = limit(*wanted, MAX_RECEIVED)?;
-    answers::received(router, address, which, prefix.as_deref(), cursor.as_deref(), limit)
+    answers::received(router, address, which, query, limit(query.limit, MAX_PAGE)?)
 }
 
 /// The endpoints, and replies to all other requests.

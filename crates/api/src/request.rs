@@ -195,17 +195,45 @@ fn is_json(content_type: &HeaderValue) -> bool {
 pub(super) struct Nothing {}
 
 /// A page of routes.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RouteQuery {
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RouteQuery {
     /// Only this prefix, or the longest match of this address.
-    pub(super) prefix: Option<String>,
+    pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Community patterns, separated by commas: a path has one of each.
+    pub(crate) community: Option<String>,
+    /// A regular expression over the AS path.
+    pub(crate) as_path: Option<String>,
+    /// The origin AS, or a range.
+    pub(crate) origin_as: Option<String>,
+    /// The next hop.
+    pub(crate) next_hop: Option<String>,
+    /// The neighbour that sent the path.
+    pub(crate) neighbor: Option<String>,
+    /// The state of the path.
+    pub(crate) state: Option<String>,
     /// Only routes of this shard thread.
-    pub(super) shard: Option<usize>,
+    pub(crate) shard: Option<usize>,
     /// `next` of the page before; absent: the first page.
-    pub(super) cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// Items of the page at most.
-    pub(super) limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// How a prefix selects routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum PrefixMatch {
+    /// This prefix; of an address, its longest match.
+    #[default]
+    Exact,
+    /// It, and prefixes inside it.
+    Longer,
+    /// It, and prefixes that contain it.
+    Shorter,
 }
 
 /// A page of routes of API clients.
@@ -222,10 +250,21 @@ pub(super) struct OwnedQuery {
 
 /// A page of the Adj-RIB-Out of a neighbour.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct AdvertisedQuery {
     /// Only this prefix, with the reasons.
     pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Community patterns, separated by commas: a path has one of each.
+    pub(crate) community: Option<String>,
+    /// A regular expression over the AS path.
+    pub(crate) as_path: Option<String>,
+    /// The origin AS, or a range.
+    pub(crate) origin_as: Option<String>,
+    /// The next hop.
+    pub(crate) next_hop: Option<String>,
     /// Also prefixes that are not sent, with the reasons.
     #[serde(default)]
     pub(crate) all: bool,
@@ -237,27 +276,50 @@ pub(crate) struct AdvertisedQuery {
 
 /// A page of the routes of a neighbour before import policy.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ReceivedQuery {
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ReceivedQuery {
     /// Only this prefix.
-    pub(super) prefix: Option<String>,
+    pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Community patterns, separated by commas: a path has one of each.
+    pub(crate) community: Option<String>,
+    /// A regular expression over the AS path.
+    pub(crate) as_path: Option<String>,
+    /// The origin AS, or a range.
+    pub(crate) origin_as: Option<String>,
+    /// The next hop.
+    pub(crate) next_hop: Option<String>,
+    /// `accepted` or `rejected` by import policy, or a validation state.
+    pub(crate) state: Option<String>,
     /// `next` of the page before; absent: the first page.
-    pub(super) cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// Items of the page at most.
-    pub(super) limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// A page of selected routes.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct FibQuery {
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FibQuery {
     /// The VRF; default: the default one.
-    pub(super) vrf: Option<String>,
-    pub(super) prefix: Option<String>,
+    pub(crate) vrf: Option<String>,
+    /// Only this prefix, or the longest match of this address.
+    pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// A gateway of the route.
+    pub(crate) next_hop: Option<String>,
+    /// The protocol.
+    pub(crate) protocol: Option<String>,
+    /// The state in some dataplane.
+    pub(crate) state: Option<String>,
     /// `next` of the page before; absent: the first page.
-    pub(super) cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// Items of the page at most.
-    pub(super) limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// Next-hop groups.
@@ -290,6 +352,24 @@ pub(super) struct PageQuery {
 pub(super) struct CursorQuery {
     /// `next` of the page before; absent: the first page.
     pub(super) cursor: Option<String>,
+}
+
+/// The latest events of the log.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogQuery {
+    /// Only events with a higher number.
+    pub(crate) after: Option<u64>,
+    /// Only events of this level, and of worse ones.
+    pub(crate) level: Option<String>,
+    /// Only events of this target, and of those within it.
+    pub(crate) target: Option<String>,
+    /// Only events with this value of the key `neighbor`.
+    pub(crate) neighbor: Option<String>,
+    /// Only events with this value of the key `prefix`.
+    pub(crate) prefix: Option<String>,
+    /// The latest so many.
+    pub(crate) limit: Option<usize>,
 }
 
 /// A prefix with an origin AS; without one: NONE.

@@ -7,6 +7,7 @@
 pub mod attr;
 pub mod decision;
 pub mod egress;
+pub mod filter;
 pub mod fsm;
 pub mod ingest;
 pub mod link_bandwidth;

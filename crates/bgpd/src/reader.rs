@@ -22,8 +22,8 @@ use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, KeptPlace, LimitEvent, OriginatedAttributes,
-    PrefixCount, ReceivedView, ShardBatches, ShardMap,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, KeptFilter, KeptPlace, LimitEvent,
+    OriginatedAttributes, PrefixCount, ReceivedView, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
@@ -454,16 +454,17 @@ impl Reader {
         }
     }
 
-    /// A page of the routes of a session before import policy, in order, after this place; `None` where they are not
-    /// kept.
+    /// Looks at `limit` routes of a session before import policy at most, in order, after this place. Returns those
+    /// that fit, and the place of the last one unless all were looked at; `None` where they are not kept.
     pub fn received_page(
         &mut self,
         peer: PeerId,
         after: Option<KeptPlace>,
         limit: usize,
-    ) -> Option<Vec<ReceivedView>> {
+        filter: &KeptFilter,
+    ) -> Option<(Vec<ReceivedView>, Option<KeptPlace>)> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
-        peer.keeps_received().then(|| self.ingest.view_page(peer, after, limit))
+        self.ingest.view_page(peer, after, limit, filter)
     }
 
     /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.

@@ -18,6 +18,7 @@ use super::policy::{Direction, Policies};
 use super::process::ProcessConfig;
 use super::rpki::RpkiConfig;
 use super::session::{is_multihop, missing_policies};
+use super::shown::ShownConfig;
 use super::statics::{Place, StaticRoute};
 use super::tcp_ao::{Secret, TcpAoConfig};
 use super::threads::{CpuChoice, Threads};
@@ -75,6 +76,8 @@ pub struct Config {
     pub vrfs: BTreeMap<String, VrfConfig>,
     /// The files that the configuration names: prefix sets, local exceptions and the token.
     pub files: Vec<PathBuf>,
+    /// What it was read from.
+    pub shown: ShownConfig,
 }
 
 /// The `[bgp]` table.
@@ -422,6 +425,7 @@ impl Checker {
             bfd,
             vrfs,
             files: std::mem::take(&mut self.files),
+            shown: ShownConfig::default(),
         }
     }
 

@@ -218,7 +218,7 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// Keys whose values are secret.
-const SECRET_KEYS: [&str; 2] = ["secret", "password"];
+pub(super) const SECRET_KEYS: [&str; 2] = ["secret", "password"];
 
 /// A line of the file as it may be shown: an asterisk for each character of a secret.
 fn without_secrets(line: &str) -> String {

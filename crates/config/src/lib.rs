@@ -33,10 +33,12 @@ mod monitoring;
 mod or_table;
 mod originate;
 mod policy;
+mod policy_test;
 mod private_file;
 mod process;
 mod rpki;
 mod session;
+mod shown;
 mod statics;
 mod tcp_ao;
 mod threads;
@@ -59,10 +61,14 @@ pub use interfaces::{InterfaceNeighbor, InterfacePattern, LINK_LOCAL, most_speci
 pub use max_prefixes::MaxPrefixesConfig;
 pub use monitoring::{BmpConfig, BmpStation, BmpViews, MRT_CONVERSIONS, MrtConfig, MrtFiles};
 pub use originate::OriginateConfig;
+pub use policy_test::{AcceptedRoute, Direction, PolicyTest, TestRoute, test_policies};
 pub use process::ProcessConfig;
+pub use ribtide_policy::{AnyCommunity, RouteType};
 pub use ribtide_privileges::Seccomp;
+
 pub use ribtide_settings::DEFAULT_VRF;
 pub use rpki::{RpkiCache, RpkiConfig};
+pub use shown::ShownConfig;
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
@@ -78,7 +84,9 @@ use std::path::Path;
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse_in(&text, folder).map_err(|problems| ConfigError::new(path, &text, problems))
+    let mut config = parse_in(&text, folder).map_err(|problems| ConfigError::new(path, &text, problems))?;
+    config.shown.file = Some(path.to_owned());
+    Ok(config)
 }
 
 /// Opens the file at `path` and the files that its configuration names, and reads nothing.
@@ -108,7 +116,11 @@ pub fn schema() -> serde_json::Value {
 
 fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e)])?;
-    check::check(&file, folder).map_err(|problems| problems.into_iter().map(|p| p.locate(text)).collect())
+    let checked = check::check(&file, folder);
+    let mut config =
+        checked.map_err(|problems| -> Vec<_> { problems.into_iter().map(|p| p.locate(text)).collect() })?;
+    config.shown.text = shown::without_secrets(text);
+    Ok(config)
 }
 
 #[cfg(test)]

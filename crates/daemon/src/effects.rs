@@ -197,6 +197,7 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         vrfs: _,
         bfd,
         files: _,
+        shown: _,
     } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);

@@ -18,6 +18,7 @@ mod pipeline;
 mod route;
 mod route_check;
 mod rpki;
+mod running;
 mod tracked;
 
 pub use address::ZonedAddress;
@@ -36,6 +37,7 @@ pub use pipeline::*;
 pub use route::*;
 pub use route_check::*;
 pub use rpki::*;
+pub use running::*;
 pub use tracked::*;
 
 use ribtide_prefix::AfiSafi;

@@ -29,8 +29,13 @@ impl AnyCommunity {
         }
     }
 
+    /// The code of the attribute of its kind.
+    pub fn code(self) -> u8 {
+        self.kind().code()
+    }
+
     /// Appends it as the attribute of its kind holds it.
-    pub(crate) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         match self {
             AnyCommunity::Standard(Community(n)) => out.extend_from_slice(&n.to_be_bytes()),
             AnyCommunity::Large(LargeCommunity { global, local1, local2 }) => {

@@ -14,6 +14,7 @@
 
 mod as_path;
 mod community;
+mod filter;
 mod graceful_shutdown;
 mod memo;
 mod numbers;
@@ -25,6 +26,7 @@ mod statement;
 
 pub use as_path::AsPathSet;
 pub use community::{AnyCommunity, CommunityPattern, CommunitySet};
+pub use filter::{AttributeFilter, PrefixFilter};
 pub use graceful_shutdown::GracefulShutdown;
 pub use memo::Memo;
 pub use numbers::{NumberSet, Numbers};

@@ -29,6 +29,8 @@ pub struct Privileges {
     pub user: Option<User>,
     /// A group that it needs beside those of its user.
     pub group: Option<Gid>,
+    /// Whether it makes packet sockets, which the filter denies otherwise.
+    pub packet_sockets: bool,
     /// The filter of system calls.
     pub seccomp: Seccomp,
 }
@@ -110,7 +112,7 @@ pub fn reduce(privileges: &Privileges) -> Result<Kept, Error> {
     thread::set_capabilities(None, sets).map_err(failed("give up capabilities"))?;
     thread::clear_ambient_capability_set().map_err(failed("give up ambient capabilities"))?;
     thread::set_no_new_privs(true).map_err(failed("set no_new_privs"))?;
-    privileges.seccomp.install().map_err(Error::Seccomp)?;
+    privileges.seccomp.install(privileges.packet_sockets).map_err(Error::Seccomp)?;
     Ok(Kept { capabilities: kept, user: Uid::effective(), seccomp: privileges.seccomp })
 }
 

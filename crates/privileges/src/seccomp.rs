@@ -5,7 +5,7 @@
 //! change its user. A list of all permitted calls would be shorter for the kernel, and would break
 //! with a new version of the C library or the allocator; docs/security.md has the reasons.
 
-use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, CLONE_THREAD, ENOSYS, EPERM, TIOCSTI, c_long};
+use libc::{AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_UNIX, CLONE_THREAD, ENOSYS, EPERM, TIOCSTI, c_long};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch,
@@ -136,14 +136,14 @@ impl Seccomp {
     }
 
     /// Installs the filter on all threads of the process, for good.
-    pub(super) fn install(self) -> Result<(), String> {
-        for program in self.programs()? {
+    pub(super) fn install(self, packet_sockets: bool) -> Result<(), String> {
+        for program in self.programs(packet_sockets)? {
             seccompiler::apply_filter_all_threads(&program).map_err(|e| e.to_string())?;
         }
         Ok(())
     }
 
-    fn programs(self) -> Result<Vec<BpfProgram>, String> {
+    fn programs(self, packet_sockets: bool) -> Result<Vec<BpfProgram>, String> {
         match self {
             Seccomp::Deny => {
                 // The flags of clone3 are in memory, where no filter sees them. Without it the C
@@ -152,10 +152,10 @@ impl Seccomp {
                 let deny = SeccompAction::Errno(EPERM.cast_unsigned());
                 Ok(vec![
                     program(clone3, SeccompAction::Errno(ENOSYS.cast_unsigned()))?,
-                    program(denied()?, deny)?,
+                    program(denied(packet_sockets)?, deny)?,
                 ])
             }
-            Seccomp::Log => Ok(vec![program(denied()?, SeccompAction::Log)?]),
+            Seccomp::Log => Ok(vec![program(denied(packet_sockets)?, SeccompAction::Log)?]),
             Seccomp::Off => Ok(Vec::new()),
         }
     }
@@ -178,7 +178,7 @@ impl FromStr for Seccomp {
 }
 
 /// The denied system calls, with the arguments with which they are.
-fn denied() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
+fn denied(packet_sockets: bool) -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         DENIED.iter().chain(DENIED_HERE).map(|number| (*number, Vec::new())).collect();
     let argument = |index, operator, value: i64| {
@@ -191,9 +191,12 @@ fn denied() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let process = argument(0, SeccompCmpOp::MaskedEq(thread.cast_unsigned()), 0)?;
     rules.insert(libc::SYS_clone, vec![rule(vec![process])?]);
     // Sockets of other families need modules that are seldom audited (packet, alg, vsock, …).
+    let packet = packet_sockets.then_some(AF_PACKET);
     let others = [AF_UNIX, AF_INET, AF_INET6, AF_NETLINK]
+        .into_iter()
+        .chain(packet)
         .map(|family| argument(0, SeccompCmpOp::Ne, i64::from(family)));
-    rules.insert(libc::SYS_socket, vec![rule(others.into_iter().collect::<Result<_, _>>()?)?]);
+    rules.insert(libc::SYS_socket, vec![rule(others.collect::<Result<_, _>>()?)?]);
     // Input to the terminal of the user that started the process.
     let input = argument(1, SeccompCmpOp::Eq, i64::try_from(TIOCSTI).unwrap_or_default())?;
     rules.insert(libc::SYS_ioctl, vec![rule(vec![input])?]);
@@ -222,7 +225,7 @@ mod tests {
     /// Runs `body` on a thread of its own under the filter: the other tests go on without it.
     fn filtered(mode: Seccomp, body: impl FnOnce() + Send + 'static) {
         let run = move || {
-            for program in mode.programs().unwrap() {
+            for program in mode.programs(false).unwrap() {
                 seccompiler::apply_filter(&program).unwrap();
             }
             body();

@@ -220,6 +220,11 @@ impl Cursor {
         for_each_family!(F => self.left.get_mut::<F>().sort_unstable_by(|a, b| b.cmp(a)));
     }
 
+    /// Leaves out the remaining prefixes for which `keeps` is false. O(n), as [`Cursor::sort`].
+    pub fn retain(&mut self, keeps: impl Fn(AnyPrefix) -> bool) {
+        for_each_family!(F => self.left.get_mut::<F>().retain(|prefix| keeps(prefix.any())));
+    }
+
     /// Whether everything was read.
     pub fn is_done(&self) -> bool {
         self.left.v4.is_empty() && self.left.v6.is_empty()

@@ -18,6 +18,8 @@ mod exit;
 #[cfg(feature = "router")]
 mod flush;
 mod manual;
+#[cfg(feature = "router")]
+mod policy;
 mod route;
 mod route_check;
 #[cfg(feature = "router")]
@@ -28,6 +30,7 @@ mod support;
 mod text;
 #[cfg(feature = "router")]
 mod top;
+mod watch;
 
 #[cfg(feature = "router")]
 use clap::Args;
@@ -71,6 +74,10 @@ enum Command {
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
     },
+    /// Evaluate the policies of a configuration file
+    #[cfg(feature = "router")]
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Show the state of the running router
     Show {
         #[command(subcommand)]
@@ -97,6 +104,34 @@ enum Command {
         /// With --sonic: SONiC's database_config.json, if not in its usual place
         #[arg(long, value_name = "FILE", requires = "sonic")]
         database_config: Option<PathBuf>,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Follow events of the running router: sessions, interfaces, repairs, changes by clients and reloads
+    ///
+    /// The events are those of the log, from now on; Ctrl-C ends it.
+    Monitor {
+        #[command(flatten)]
+        events: show::Events,
+        #[command(flatten)]
+        output: show::Output,
+    },
+    /// Show a prefix in each stage, and again whenever that changes
+    Watch {
+        /// A prefix, or an address for its longest match
+        prefix: String,
+        /// Only this VRF; otherwise the default one
+        #[arg(long, value_name = "NAME")]
+        vrf: Option<String>,
+        /// Also whether and how this neighbour is sent it, or why not
+        #[arg(long, value_name = "NEIGHBOR", conflicts_with = "vrf")]
+        to: Option<std::net::IpAddr>,
+        /// Seconds between two looks
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = watch::interval)]
+        interval: f64,
+        /// End after so many changes
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+        changes: Option<u64>,
         #[command(flatten)]
         output: show::Output,
     },
@@ -246,9 +281,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
     let kept = match &command {
         Command::Fpmsyncd(options) => Some(options.privileges.reduce()),
         Command::Orchagent(options) => Some(options.privileges.reduce()),
-        // A vendor's library needs what its driver needs.
-        Command::Syncd(options) if options.sai_library.is_some() => None,
-        Command::Syncd(options) => Some(options.privileges.reduce()),
+        Command::Syncd(options) => options.reduce().transpose(),
         // The router reads its configuration first, and commands have no connections.
         _ => None,
     };
@@ -266,12 +299,18 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Schema => router::schema()?,
         Command::Completions { shell } => manual::completions(shell)?,
         Command::Man { folder } => manual::man(folder.as_deref())?,
+        #[cfg(feature = "router")]
+        Command::Policy(what) => return Ok(policy::run(&what)?),
         Command::Show { what, output } => show::show(&what, &output)?,
         #[cfg(feature = "router")]
         Command::Top(options) => top::run(&options)?,
         Command::Explain { prefix, vrf, to, sonic, database_config, output } => {
             let databases = sonic.then_some(database_config.as_deref());
             show::explain(&prefix, vrf.as_deref(), to, databases, &output)?;
+        }
+        Command::Monitor { events, output } => show::monitor(&events, &output)?,
+        Command::Watch { prefix, vrf, to, interval, changes, output } => {
+            watch::run(&prefix, vrf.as_deref(), to, interval, changes, &output)?;
         }
         Command::RouteCheck(options) => return Ok(route_check::run(&options)),
         Command::Clear { what, output } => show::clear(&what, &output)?,

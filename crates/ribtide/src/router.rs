@@ -71,6 +71,7 @@ fn reduce_privileges(config: &Config) -> Result<Kept, Failure> {
         capabilities: CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE | CapabilitySet::NET_RAW,
         user: user.clone(),
         group: config.api.socket_group.as_ref().map(|group| group.id),
+        packet_sockets: false,
         seccomp: *seccomp,
     };
     privileges::reduce(&privileges).map_err(|e| Failure::new(Exit::Permission, e))

@@ -3,12 +3,13 @@
 pub(crate) use ribtide_text::{Table, number};
 use std::io::Write as _;
 
-/// Writes to standard output. `println!` would panic on a closed pipe (`| head`).
+/// Writes to standard output. `println!` would panic on a closed pipe (`| head`), which is no error.
 pub(crate) fn write_stdout(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| format!("cannot write the output: {e}"))
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot write the output: {e}")),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a line to standard error; a closed one is ignored.

@@ -504,7 +504,7 @@ impl Stage {
 
     fn link(&mut self, event: LinkEvent) {
         match event {
-            LinkEvent::Named(index, name) => self.machine.link(index, &name, &mut self.out),
+            LinkEvent::Named(index, name, _) => self.machine.link(index, &name, &mut self.out),
             LinkEvent::Gone(index) => self.machine.link_gone(index),
         }
     }

@@ -30,6 +30,7 @@ mod links;
 mod orch_outputs;
 pub mod orch_stage;
 pub mod orchagent;
+pub mod packets;
 pub mod performance;
 pub mod pipeline;
 pub mod port_reports;
@@ -208,10 +209,25 @@ impl PrivilegeOptions {
     /// # Errors
     /// The first step that fails, as a sentence.
     pub fn reduce(&self) -> Result<Kept, ribtide_privileges::Error> {
+        self.keep(CapabilitySet::empty(), false)
+    }
+
+    /// The same, but for what packets of the virtual switch need: packet sockets (CAP_NET_RAW) and tap
+    /// devices (CAP_NET_ADMIN).
+    fn reduce_for_packets(&self) -> Result<Kept, ribtide_privileges::Error> {
+        self.keep(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, true)
+    }
+
+    fn keep(
+        &self,
+        capabilities: CapabilitySet,
+        packet_sockets: bool,
+    ) -> Result<Kept, ribtide_privileges::Error> {
         ribtide_privileges::reduce(&Privileges {
-            capabilities: CapabilitySet::empty(),
+            capabilities,
             user: None,
             group: None,
+            packet_sockets,
             seccomp: self.seccomp,
         })
     }

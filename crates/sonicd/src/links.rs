@@ -1,4 +1,5 @@
-//! Names of interfaces: FPM carries indices, APPL_DB names.
+//! Interfaces of the kernel: their names for fpmsyncd, since FPM carries indices and APPL_DB names, and
+//! their carriers for the ports of the virtual switch.
 
 use super::Error;
 use super::events::log;
@@ -22,9 +23,16 @@ const EVENTS: usize = 1024;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum LinkEvent {
     /// It exists, under this name.
-    Named(u32, String),
+    Named(u32, String, Carrier),
     /// It is gone.
     Gone(u32),
+}
+
+/// Whether an interface is switched on and has a carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Carrier {
+    Up,
+    Down,
 }
 
 /// The present interfaces, and a queue of later events.
@@ -42,7 +50,7 @@ pub(super) fn watch(
     let mut socket = Socket::monitor(&[RTNLGRP_LINK], BUFFER).map_err(failed)?;
     let wait = WaitFd::new(stop).map_err(failed)?;
     let now = list().map_err(failed)?;
-    let (tx, rx) = rings.bounded("interfaces to fpmsyncd", EVENTS);
+    let (tx, rx) = rings.bounded(format!("interfaces to {daemon}"), EVENTS);
     let stop = stop.clone();
     let body = move || {
         while !stop.stopped() {
@@ -86,7 +94,10 @@ fn list() -> io::Result<Vec<LinkEvent>> {
 
 fn event(content: &Content<'_>) -> Option<LinkEvent> {
     match content {
-        Content::NewLink(link) => Some(LinkEvent::Named(link.index, link.name.to_owned())),
+        Content::NewLink(link) => {
+            let carrier = if link.operative() { Carrier::Up } else { Carrier::Down };
+            Some(LinkEvent::Named(link.index, link.name.to_owned(), carrier))
+        }
         Content::DelLink(link) => Some(LinkEvent::Gone(link.index)),
         _ => None,
     }
@@ -99,6 +110,7 @@ mod tests {
     #[test]
     fn the_loopback_interface_has_number_one() {
         let (now, _) = watch("test", &Rings::default(), &Stop::default()).unwrap();
-        assert!(now.contains(&LinkEvent::Named(1, "lo".into())), "{now:?}");
+        let is_lo = |event: &LinkEvent| matches!(event, LinkEvent::Named(1, name, _) if name == "lo");
+        assert!(now.iter().any(is_lo), "{now:?}");
     }
 }

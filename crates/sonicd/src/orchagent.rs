@@ -131,6 +131,10 @@ pub struct Options {
     /// next hop then changes the group and no route
     #[arg(long)]
     pub single_groups: bool,
+    /// Create a host interface for each port, LAG and VLAN: the netdev by which its packets to and from the
+    /// CPU go. SONiC's orchagent creates those of ports
+    #[arg(long, conflicts_with = "beside")]
+    pub host_interfaces: bool,
     /// Sort the routes of a bulk by prefix, which many chips insert faster
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
     pub sort_routes: bool,
@@ -232,6 +236,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         sort_routes: args.sort_routes,
         // SONiC's orchagent has the ports.
         reports_ports: !is_beside,
+        host_interfaces: args.host_interfaces,
         ..OrchConfig::default()
     };
     let transport = (given.mode, &syncd, asic_transport::window(given.mode));

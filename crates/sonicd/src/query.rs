@@ -1,7 +1,7 @@
 //! Queries to a standalone syncd's virtual switch: a Unix socket that answers one line with one line of JSON.
 //!
 //! `lookup ADDRESS`, `route PREFIX`, `routes ROUTER PREFIX …` (in the virtual router that the switch calls so: an array), `label LABEL`,
-//! `counts`, `chip`: the vendor's shell of a real chip shows the same. For `route-check`: `walk COUNT` (at least so many routes and labels,
+//! `counts`, `packets` (counted by port, and dropped ones by reason), `chip`: the vendor's shell of a real chip shows the same. For `route-check`: `walk COUNT` (at least so many routes and labels,
 //! and `next`), `walk COUNT NEXT` (those that follow; without `next` in the answer they are the last), `watch ENTRY …` (the number of this `watch`)
 //! and `unchanged WATCH` (the watched entries, also those of earlier watches, that were not changed since; `null` when the watch is over), where an entry is
 //! `ROUTER|PREFIX` or `label|LABEL`; a watch also says how many batches of rows ASIC_DB was `given` and how many of them are `written`. And
@@ -156,7 +156,7 @@ fn serve<S: 'static>(
 
 fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Value {
     let bad = || {
-        let message = "queries: lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, ports, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; changes: set NAME=VALUE, refuse PREFIX, take PREFIX, port NAME up, port NAME down or alter VERB KEY ATTRIBUTE=VALUE";
+        let message = "queries: lookup ADDRESS, route PREFIX, routes ROUTER PREFIX, label LABEL, ports, packets, counts, chip, walk COUNT NEXT, watch ENTRY or unchanged WATCH; changes: set NAME=VALUE, refuse PREFIX, take PREFIX, port NAME up, port NAME down or alter VERB KEY ATTRIBUTE=VALUE";
         json!({ "error": message })
     };
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -166,6 +166,7 @@ fn answer(Seen { switch, rows: (given, written) }: Seen<'_>, text: &str) -> Valu
             return serde_json::to_value(chip_state(switch)).unwrap_or_default();
         }
         ("ports", Ok(())) if rest.is_empty() => return ports(switch),
+        ("packets", Ok(())) if rest.is_empty() => return packets(switch),
         ("port", Ok(())) => return ports(switch),
         _ => {}
     }
@@ -229,6 +230,19 @@ fn ports(switch: &VirtualSwitch) -> Value {
         (name.to_string(), state)
     };
     Value::Object(switch.ports().into_iter().map(port).collect())
+}
+
+/// Packets of each port that had some, and dropped ones by reason.
+fn packets(switch: &VirtualSwitch) -> Value {
+    let counters = switch.packet_counters().into_iter();
+    let used = counters.filter(|of| of.packets_in + of.packets_out + of.discards_in > 0);
+    let ports = used.map(|of| {
+        let counts = json!({ "in": of.packets_in, "out": of.packets_out, "dropped": of.discards_in });
+        (of.port.to_string(), counts)
+    });
+    let drops =
+        switch.packet_drops().into_iter().map(|(reason, count)| (reason.name().to_owned(), count.into()));
+    json!({ "ports": Value::Object(ports.collect()), "drops": Value::Object(drops.collect()) })
 }
 
 /// The entries of these destinations in a virtual router.

@@ -13,6 +13,7 @@ use super::context_config::{Context, ContextFile};
 use super::health::StallOptions;
 use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
+use super::packets::PacketPath;
 use super::performance::{Timers, Timing};
 use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
@@ -21,6 +22,7 @@ use super::syncd_stage::{Shutdown, SyncdStage};
 use super::warm::{State, WarmStart};
 use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, query, queues, warm_file};
 use clap::{Args, ValueEnum};
+use ribtide_privileges::Kept;
 use ribtide_runtime::call::{self, StageHandle};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring;
@@ -81,7 +83,9 @@ pub struct Options {
     /// How far it may be behind
     #[command(flatten)]
     pub lag: Lag,
-    /// The SAI profile; its SAI_VS_INTERFACE_LANE_MAP_FILE is a file with the ports and their lanes
+    /// The SAI profile; its SAI_VS_INTERFACE_LANE_MAP_FILE is a file with the ports and their lanes. With
+    /// SAI_VS_HOSTIF_USE_TAP_DEVICE=true packets go through the virtual switch: each port is the netdev
+    /// of its name in that file, and each host interface a tap device
     #[arg(short = 'p', long = "profile", value_name = "FILE")]
     pub profile: Option<PathBuf>,
     /// A vendor's SAI library in the place of the virtual switch, such as libsai.so: a path, or a name that is
@@ -188,6 +192,43 @@ impl Validate {
     }
 }
 
+impl Options {
+    /// Gives up privileges, as [`PrivilegeOptions::reduce`] does. The packets of the virtual switch need
+    /// packet sockets and tap devices. A vendor's library needs what its driver needs, so with one
+    /// nothing is given up.
+    ///
+    /// # Errors
+    /// The first step that fails, as a sentence.
+    pub fn reduce(&self) -> Result<Option<Kept>, ribtide_privileges::Error> {
+        if self.sai_library.is_some() {
+            return Ok(None);
+        }
+        // A profile that cannot be read is reported later.
+        match forwards_packets(self.profile.as_deref()) {
+            Ok(true) => self.privileges.reduce_for_packets().map(Some),
+            _ => self.privileges.reduce().map(Some),
+        }
+    }
+}
+
+/// Whether packets go through the virtual switch.
+fn forwards_packets(profile: Option<&Path>) -> Result<bool, Error> {
+    let Some(profile) = profile else { return Ok(false) };
+    let value = profile_value(profile, USE_TAP)?;
+    match value.as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") if profile_value(profile, LANE_MAP)?.is_some() => Ok(true),
+        Some("true") => Err(Error::Configuration(format!(
+            "{USE_TAP}=true in {} needs {LANE_MAP}, a file that names the netdev of each port",
+            profile.display()
+        ))),
+        Some(other) => Err(Error::Configuration(format!(
+            "{USE_TAP}={other} in {} is neither true nor false",
+            profile.display()
+        ))),
+    }
+}
+
 /// How syncd starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum StartType {
@@ -265,6 +306,8 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
         None => PortSetup::usual(),
         Some(profile) => ports_of(profile)?,
     };
+    let forwards = forwards_packets(start.options.profile.as_deref())?;
+    let names: Vec<String> = ports.iter().map(|port| port.name.to_string()).collect();
     let kept =
         match start.wanted && (start.persistence == Persistence::Off || AsicDb::has_rows(&start.daemon)?) {
             true => warm_file::load(&file(start.options, READ_FILE)?, ports.clone(), vids)?,
@@ -293,6 +336,10 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
         .behave(start.options.chip.iter().map(|(name, value)| (name.as_str(), value.as_str())))
         .map_err(Error::Configuration)?;
     serve(start, syncd, resumed, stop, |start, stage, handle| {
+        if forwards {
+            let packets = PacketPath::start(names, stage.syncd.chip_mut(), &start.daemon)?;
+            stage.packets = Some(packets);
+        }
         if let Some(interval) = start.options.reconcile.interval() {
             let tally = Tally::default();
             tally.publish(&start.daemon);
@@ -396,6 +443,10 @@ const RESTART_QUERY: &str = "RESTARTQUERY";
 /// The keys of a profile for the warm-boot files.
 const READ_FILE: &str = "SAI_WARM_BOOT_READ_FILE";
 const WRITE_FILE: &str = "SAI_WARM_BOOT_WRITE_FILE";
+/// Whether host interfaces are tap devices, and ports netdevs.
+const USE_TAP: &str = "SAI_VS_HOSTIF_USE_TAP_DEVICE";
+/// The file with the ports.
+const LANE_MAP: &str = "SAI_VS_INTERFACE_LANE_MAP_FILE";
 /// The default path.
 const KEPT_IN: &str = "/var/warmboot/sai-warmboot.bin";
 
@@ -443,7 +494,7 @@ fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
         std::fs::read_to_string(path)
             .map_err(|e| Error::Configuration(format!("cannot read {}: {e}", path.display())))
     };
-    let map = profile_value(profile, "SAI_VS_INTERFACE_LANE_MAP_FILE")?;
+    let map = profile_value(profile, LANE_MAP)?;
     let Some(map) = map else { return Ok(PortSetup::usual()) };
     let map = Path::new(&map);
     let lines = read(map)?;
@@ -463,4 +514,30 @@ fn ports_of(profile: &Path) -> Result<Vec<PortSetup>, Error> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_need_the_netdevs_of_the_lane_map() {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = folder.path().join("sai.profile");
+        let of = |text: &str| {
+            std::fs::write(&profile, text).unwrap();
+            forwards_packets(Some(&profile)).map_err(|e| e.to_string())
+        };
+        assert_eq!((of(""), of("SAI_VS_HOSTIF_USE_TAP_DEVICE=false")), (Ok(false), Ok(false)));
+        let map = "SAI_VS_INTERFACE_LANE_MAP_FILE=/etc/lanemap.ini";
+        assert_eq!(of(&format!("SAI_VS_HOSTIF_USE_TAP_DEVICE = true\n{map}")), Ok(true));
+        let lacks = of("SAI_VS_HOSTIF_USE_TAP_DEVICE=true").unwrap_err();
+        assert!(lacks.contains("needs SAI_VS_INTERFACE_LANE_MAP_FILE"), "{lacks}");
+        let bad = of("SAI_VS_HOSTIF_USE_TAP_DEVICE=maybe").unwrap_err();
+        assert!(
+            bad.contains("SAI_VS_HOSTIF_USE_TAP_DEVICE=maybe") && bad.contains("neither true nor false"),
+            "{bad}"
+        );
+        assert_eq!(forwards_packets(None).map_err(|e| e.to_string()), Ok(false));
+    }
 }

@@ -1,5 +1,6 @@
 //! What syncd needs of a chip beside the calls of SAI: the virtual switch, or a vendor's library.
 
+use super::packets::PacketPath;
 use super::reconcile::ChipRounds;
 use super::{Error, events, explain, route_stages, warm_file};
 use ribtide_model::{ExplainStage, StageState};
@@ -32,6 +33,9 @@ pub trait SyncdChip: Sai + Sized + Send + 'static {
     /// Takes in what the chip reported by itself, and logs what it could not do.
     fn serve(&mut self) {}
 
+    /// Forwards packets, where the chip is in this process.
+    fn forward(&mut self, _packets: &mut PacketPath) {}
+
     /// Compares the next page of the chip with what was requested, if it is due.
     fn reconcile(_rounds: &mut ChipRounds, _syncd: &mut Syncd<Self>, _now: Instant, _out: &mut SyncdOut) {}
 
@@ -56,6 +60,10 @@ impl SyncdChip for VirtualSwitch {
 
     fn shrink_to_fit(&mut self) {
         VirtualSwitch::shrink_to_fit(self);
+    }
+
+    fn forward(&mut self, packets: &mut PacketPath) {
+        packets.step(self);
     }
 
     fn reconcile(rounds: &mut ChipRounds, syncd: &mut Syncd<Self>, now: Instant, out: &mut SyncdOut) {

@@ -5,6 +5,7 @@
 //! when its time is over. While the switch is stalled, syncd takes no request and sends no reply,
 //! but serves calls.
 
+use super::packets::PacketPath;
 use super::reconcile::ChipRounds;
 use super::syncd::Watchdog;
 use super::syncd_chip::SyncdChip;
@@ -113,6 +114,8 @@ pub struct SyncdStage<C: SyncdChip = VirtualSwitch> {
     pub reconcile: Option<ChipRounds>,
     /// Ready when the chip has something to report.
     pub chip_wake_up: WakeUp,
+    /// The packets of the virtual switch, if it forwards any.
+    pub packets: Option<PacketPath>,
 }
 
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
@@ -166,6 +169,7 @@ impl<C: SyncdChip> SyncdStage<C> {
             shutdown: None,
             reconcile: None,
             chip_wake_up: WakeUp::never(),
+            packets: None,
         }
     }
 
@@ -187,6 +191,9 @@ impl<C: SyncdChip> SyncdStage<C> {
             // Taken before the chip is served, so that no later report stays unseen.
             let _ = self.chip_wake_up.take();
             self.syncd.chip_mut().serve();
+            if let Some(packets) = &mut self.packets {
+                self.syncd.chip_mut().forward(packets);
+            }
             if let Some(calls) = calls {
                 calls.serve(&mut self);
             }
@@ -386,6 +393,9 @@ impl<C: SyncdChip> SyncdStage<C> {
             shutdown.requests.watch(&mut select);
         }
         self.chip_wake_up.watch(&mut select);
+        if let Some(packets) = &self.packets {
+            packets.watch(&mut select);
+        }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // The loop checks everything anyway.
         idle::wait(&mut select, left.unwrap_or(Duration::MAX))

@@ -100,6 +100,8 @@ pub struct OrchConfig {
     pub single_groups: bool,
     /// Whether link states of ports are read from the chip and reported. Without, those of rows count.
     pub reports_ports: bool,
+    /// Whether each port, LAG and VLAN gets a host interface of its name.
+    pub host_interfaces: bool,
     /// Milliseconds after which a request that the chip refused is sent again. The pause doubles
     /// with each refusal, up to 64 times this. It stays this where the chip had no room, and ends
     /// when some is freed.
@@ -121,6 +123,7 @@ impl Default for OrchConfig {
             group_limit: None,
             single_groups: false,
             reports_ports: true,
+            host_interfaces: false,
             retry_ms: 1000,
             crm_interval_ms: 300_000,
             seed: 0,

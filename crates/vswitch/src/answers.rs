@@ -309,11 +309,15 @@ impl VirtualSwitch {
                 }
                 QueryReply::stats(&stats, *room)
             }
-            // No packet is counted.
             Query::Counters { object, id, counters, clear } => match self.objects.is(*id, &[*object]) {
                 false => QueryReply::of(Status::ItemNotFound),
+                true if *clear => {
+                    counters.iter().for_each(|name| self.clear_port_counter(*id, name));
+                    QueryReply::of(Status::Success)
+                }
                 true => {
-                    let values = counters.iter().filter(|_| !clear).map(|name| Attr::raw(name, "0"));
+                    let value = |name| self.port_counter(*id, name).to_string();
+                    let values = counters.iter().map(|name| Attr::raw(name, &value(name)));
                     QueryReply { status: Status::Success, fields: values.collect() }
                 }
             },

@@ -2,6 +2,7 @@
 //! references to what they name.
 
 use crate::switch::VirtualSwitch;
+use ribtide_swss::row::Mac;
 use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, RawText, Status, Verb, schema};
 
 /// Free entries of a type, whatever is used: those of SONiC's virtual switch
@@ -68,6 +69,21 @@ impl VirtualSwitch {
             (Verb::Remove, true) => self.drop_entry(&entry),
         }
         Ok(())
+    }
+
+    /// The port or LAG of an address in a VLAN, by its FDB entry.
+    pub(crate) fn fdb_port(&self, vlan: Oid, address: Mac) -> Option<Oid> {
+        let (address, fdb) = (format!("\"{address}\""), ObjectType::from_name("SAI_OBJECT_TYPE_FDB_ENTRY")?);
+        let mut entries = self.entries.iter().filter(|((object, _), _)| *object == fdb);
+        let (_, attrs) = entries.find(|((_, key), _)| {
+            let mut text = String::new();
+            key.write(&mut text);
+            key.oids().contains(&vlan) && text.contains(&address)
+        })?;
+        let bridge_port = attrs.iter().find(|attr| attr.name() == "SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID")?;
+        let bridge_port = *bridge_port.clone().oids_mut().first()?;
+        self.objects
+            .find(bridge_port, |a| if let Attr::BridgePortPort(port) = a { Some(*port) } else { None })
     }
 
     fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {

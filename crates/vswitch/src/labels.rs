@@ -10,8 +10,8 @@ use ribtide_swss::sai::{Attr, InsegEntry, PacketAction, Status, Verb};
 /// A label's entry.
 #[derive(Clone, Copy)]
 pub(crate) struct LabelEntry {
-    target: Target,
-    pop: u8,
+    pub(crate) target: Target,
+    pub(crate) pop: u8,
 }
 
 /// The forwarding of a label.

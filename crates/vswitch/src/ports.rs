@@ -12,8 +12,10 @@ use ribtide_swss::sai::{Attr, Oid, OperStatus};
 /// The links.
 #[derive(Default)]
 pub(crate) struct Links {
-    /// The ports, by name, whose link is not there.
+    /// The ports, by name, whose link was taken away.
     down: Set<Name>,
+    /// The ports, by name, whose device has no carrier.
+    no_carrier: Set<Name>,
     /// The state that was reported last of each port; down without any.
     reported: Map<Oid, OperStatus>,
     /// Whether a state may differ from the reported one.
@@ -25,7 +27,8 @@ pub(crate) struct Links {
 impl Links {
     /// The links of the next switch of the same chip.
     pub(crate) fn after(&mut self) -> Links {
-        Links { down: std::mem::take(&mut self.down), ..Links::default() }
+        let (down, no_carrier) = (std::mem::take(&mut self.down), std::mem::take(&mut self.no_carrier));
+        Links { down, no_carrier, ..Links::default() }
     }
 }
 
@@ -54,14 +57,28 @@ impl VirtualSwitch {
             false => self.links.down.insert(name.into()),
         };
         self.links.changed = true;
+        self.packets.link_changed();
         Ok(())
+    }
+
+    /// Takes in whether the device of a port has a carrier. Without a device each port has one.
+    pub fn set_carrier(&mut self, name: &str, up: bool) {
+        self.links.changed |= match up {
+            true => self.links.no_carrier.remove(name),
+            false => self.links.no_carrier.insert(name.into()),
+        };
+        self.packets.link_changed();
+    }
+
+    fn has_link(&self, name: &str) -> bool {
+        !self.links.down.contains(name) && !self.links.no_carrier.contains(name)
     }
 
     /// The ports by name, without the CPU's.
     pub fn ports(&self) -> Vec<PortLink> {
         let port = |oid: Oid| {
             let name = self.port_names.get(&oid).cloned().unwrap_or_default();
-            PortLink { admin_up: self.is_enabled(oid), link: !self.links.down.contains(&name), name }
+            PortLink { admin_up: self.is_enabled(oid), link: self.has_link(&name), name }
         };
         let mut ports: Vec<PortLink> = self.front_ports().map(port).collect();
         ports.sort_unstable_by(|a, b| (a.name.len(), &a.name).cmp(&(b.name.len(), &b.name)));
@@ -75,8 +92,8 @@ impl VirtualSwitch {
 
     /// The link state of a port.
     pub(crate) fn oper_status(&self, port: Oid) -> OperStatus {
-        let is_down = self.port_names.get(&port).is_some_and(|name| self.links.down.contains(name));
-        if self.is_enabled(port) && !is_down { OperStatus::Up } else { OperStatus::Down }
+        let has_link = self.port_names.get(&port).is_none_or(|name| self.has_link(name));
+        if self.is_enabled(port) && has_link { OperStatus::Up } else { OperStatus::Down }
     }
 
     /// Whether the switch was created by a client that wants reports of link states.

@@ -7,6 +7,7 @@ use crate::labels::LabelEntry;
 use crate::objects::Objects;
 use crate::own::{Defaults, PortParts};
 use crate::pace::{ChipTime, Pace};
+use crate::packets::Packets;
 use crate::ports::Links;
 use crate::router::Router;
 use crate::target::{Action, Targets};
@@ -95,6 +96,7 @@ pub struct VirtualSwitch {
     /// Routes that it refuses on demand.
     refused: Set<AnyPrefix>,
     pub(crate) links: Links,
+    pub(crate) packets: Packets,
     /// Entries watched by checks.
     pub(crate) watches: Watches,
     operations: u64,
@@ -292,6 +294,7 @@ impl VirtualSwitch {
         // The chip is the same.
         empty.refused = std::mem::take(&mut self.refused);
         empty.links = self.links.after();
+        empty.packets = self.packets.after();
         (empty.stall, empty.pace) = (self.stall, self.pace);
         empty.watches = self.watches.after();
         *self = empty;
@@ -597,6 +600,9 @@ impl VirtualSwitch {
     }
 
     fn apply(&mut self, verb: Verb, kind: ObjectType, item: &mut Item) -> Status {
+        if !kind.is_entry() {
+            self.packets.changed(kind);
+        }
         let done = match (&mut item.id, kind) {
             (ObjectId::Route(entry), ObjectType::RouteEntry) => self.route(verb, entry, &item.attrs),
             (ObjectId::Neighbor(entry), ObjectType::NeighborEntry) => self.neighbor(verb, entry, &item.attrs),

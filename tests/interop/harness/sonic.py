@@ -45,11 +45,12 @@ CONNECTED = {str(ipaddress.ip_interface(a).network): ("interface",) for p in POR
 
 class Sonic:
     """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
-    are given to a daemon beside SONiC's. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
+    are given to a daemon beside SONiC's. `packets`: the switch forwards them; the host has the netdevs eth1, eth2, … of the ports, and
+    their host interfaces come from the switch. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
     the databases have beside their socket; `state`: STATE_DB and COUNTERS_DB are on another server."""
 
     def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1",
-                 state=False):
+                 state=False, packets=False):
         self.host = host
         self.vrfs = vrfs or {}
         self.redis = Redis(host, address=redis, state=state)
@@ -62,9 +63,10 @@ class Sonic:
         self.configure()
         self.appl, self.asic = self.redis.db(APPL), self.redis.db(ASIC)
         self.processes = {}
-        (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n")
+        (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n"
+                                                 f"SAI_VS_HOSTIF_USE_TAP_DEVICE={str(packets).lower()}\n")
         (host.folder / "lanemap.ini").write_text("".join(f"eth{n + 1}:{p.lanes}\n" for n, p in enumerate(PORTS)))
-        for port in PORTS:
+        for port in PORTS if not packets else []:
             host.lan(port.name, *port.addresses)
         for name in FLAGS:
             (host.folder / name).symlink_to(binary())

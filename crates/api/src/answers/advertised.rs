@@ -1,6 +1,7 @@
 //! `/v1/bgp/neighbors/ADDRESS/advertised`: the Adj-RIB-Out of a neighbour, and why a route is not in it.
 
 use super::bgp::{bgp, neighbor_named};
+use super::filter;
 use super::routes::{self, Read};
 use super::{ApiState, Refusal, RouterState};
 use crate::request::AdvertisedQuery;
@@ -12,6 +13,8 @@ use ribtide_bgpd::Bgp;
 use ribtide_bgpd::egress::WorkerPort;
 use ribtide_bgpd::session::{NeighborView, UpView};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, ExplainStage, SentPath, StageState};
+use ribtide_policy::AttributeFilter;
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
 use ribtide_wire::bgp::attribute::{
     Aggregator, Attributes, Communities, ExtendedCommunities, LargeCommunities, Origin, aigp, code, number,
@@ -61,9 +64,14 @@ impl<'a> Member<'a> {
     }
 
     /// Its own default route, if it is sent one and BGP has none.
-    fn own_default_alone<F: BgpFamily>(&self) -> Result<Option<AdvertisedRoute>, Refusal> {
+    fn own_default_alone<F: BgpFamily>(
+        &self,
+        conditions: &AttributeFilter,
+    ) -> Result<Option<AdvertisedRoute>, Refusal> {
         let prefix = Prefix::<F>::default_route();
-        let Some(own) = self.own_default::<F>()? else { return Ok(None) };
+        let Some(own) = self.own_default::<F>()?.filter(|own| is_sent_so(own, conditions)) else {
+            return Ok(None);
+        };
         let of_bgp =
             routes::each(self.router, std::iter::once(prefix), |shard, prefix| shard.advertised(prefix))?;
         Ok(of_bgp.is_empty().then(|| AdvertisedRoute {
@@ -127,9 +135,11 @@ impl<'a> Member<'a> {
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
         all: bool,
+        conditions: &AttributeFilter,
     ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         let mut found = Vec::new();
-        for exported in self.exports(prefixes)? {
+        let exported = self.exports(prefixes)?.into_iter();
+        for exported in exported.filter_map(|exported| exported.fitting(conditions)) {
             if !exported.sent.is_empty() {
                 found.append(&mut exported.routes());
             } else if all {
@@ -140,17 +150,27 @@ impl<'a> Member<'a> {
     }
 
     /// The routes of one prefix, with reasons at the first; empty if BGP does not have it.
-    fn of_prefix(&self, prefix: AnyPrefix) -> Result<Vec<AdvertisedRoute>, Refusal> {
+    fn of_prefix(
+        &self,
+        prefix: AnyPrefix,
+        conditions: &AttributeFilter,
+    ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match prefix {
-            AnyPrefix::V4(prefix) => self.of_one(prefix),
-            AnyPrefix::V6(prefix) => self.of_one(prefix),
+            AnyPrefix::V4(prefix) => self.of_one(prefix, conditions),
+            AnyPrefix::V6(prefix) => self.of_one(prefix, conditions),
         }
     }
 
-    fn of_one<F: BgpFamily>(&self, prefix: Prefix<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
+    fn of_one<F: BgpFamily>(
+        &self,
+        prefix: Prefix<F>,
+        conditions: &AttributeFilter,
+    ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match self.exports(std::iter::once(prefix))?.pop() {
-            Some(exported) => self.explained(exported),
-            None if prefix.len() == 0 => Ok(self.own_default_alone::<F>()?.into_iter().collect()),
+            Some(exported) => {
+                exported.fitting(conditions).map_or(Ok(Vec::new()), |exported| self.explained(exported))
+            }
+            None if prefix.len() == 0 => Ok(self.own_default_alone::<F>(conditions)?.into_iter().collect()),
             None => Ok(Vec::new()),
         }
     }
@@ -199,7 +219,27 @@ struct Exported<F: BgpFamily> {
     sent: Vec<AdvertisedPath>,
 }
 
+/// Whether the attributes of a sent path fit.
+fn is_sent_so(path: &AdvertisedPath, conditions: &AttributeFilter) -> bool {
+    conditions.fits(&path.form.attributes, split_zone(path.form.next_hop.addr()).0)
+}
+
 impl<F: BgpFamily> Exported<F> {
+    /// The same with the sent paths that fit, as sent; of a prefix that is not sent, if its best path does.
+    fn fitting(mut self, conditions: &AttributeFilter) -> Option<Self> {
+        if conditions.is_empty() {
+            return Some(self);
+        }
+        if self.sent.is_empty() {
+            let best = self.view.best.as_ref()?;
+            return conditions
+                .fits(best.attrs.bytes(), split_zone(best.attrs.next_hop().addr()).0)
+                .then_some(self);
+        }
+        self.sent.retain(|path| is_sent_so(path, conditions));
+        (!self.sent.is_empty()).then_some(self)
+    }
+
     /// The sent paths.
     fn routes(&self) -> Vec<AdvertisedRoute> {
         let route = |path: &AdvertisedPath| AdvertisedRoute {
@@ -238,26 +278,34 @@ pub(crate) fn advertised(
 ) -> Result<AdvertisedPage, Refusal> {
     let member = Member::new(router, text)?;
     let (waiting, joining) = member.progress()?;
-    if let Some(text) = &query.prefix {
+    let set = filter::prefixes(query.prefix.as_deref(), query.r#match)?;
+    let conditions = filter::advertised(query)?;
+    if let Some(text) = query.prefix.as_ref().filter(|_| set.is_none()) {
         let prefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
-        let routes = member.of_prefix(prefix)?;
+        let routes = member.of_prefix(prefix, &conditions)?;
         if routes.is_empty() {
-            return Err(Refusal::Missing(format!("BGP has no route for {text}")));
+            let with = if conditions.is_empty() { "" } else { " with such a path" };
+            return Err(Refusal::Missing(format!("BGP has no route for {text}{with}")));
         }
         return Ok(AdvertisedPage { routes, waiting, joining, next: None });
     }
     let mut routes = Vec::new();
     if query.cursor.is_none() {
-        routes.extend(member.own_default_alone::<V4>()?);
-        routes.extend(member.own_default_alone::<V6>()?);
+        let all_prefixes = |route: &AdvertisedRoute| {
+            set.is_none_or(|set| route.prefix.parse().is_ok_and(|prefix| set.has_any(prefix)))
+        };
+        let own =
+            [member.own_default_alone::<V4>(&conditions)?, member.own_default_alone::<V6>(&conditions)?];
+        routes.extend(own.into_iter().flatten().filter(all_prefixes));
     }
     let mut read = match query.cursor.as_deref() {
-        None => Read::begin(router, None)?,
+        None => Read::begin(router, None, set)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
+    // The export policy runs for each prefix that is looked at, so a page looks at no more than its limit.
     let (v4, v6) = read.next(limit);
-    routes.extend(member.routes(v4.into_iter(), query.all)?);
-    routes.extend(member.routes(v6.into_iter(), query.all)?);
+    routes.extend(member.routes(v4.into_iter(), query.all, &conditions)?);
+    routes.extend(member.routes(v6.into_iter(), query.all, &conditions)?);
     let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(AdvertisedPage { routes, waiting, joining, next })
 }
@@ -275,7 +323,7 @@ pub(super) fn explain_to(
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, &neighbor)?;
-    let mut routes = member.of_prefix(prefix)?;
+    let mut routes = member.of_prefix(prefix, &AttributeFilter::default())?;
     let Some(first) = routes.first_mut() else {
         let nothing = "not sent: BGP has no route of this prefix";
         return Ok(ExplainStage::new(name, StageState::Absent, vec![nothing.into()]));

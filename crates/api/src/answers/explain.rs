@@ -5,6 +5,7 @@ use super::{
 };
 use ribtide_bgp::message::BestPath;
 use ribtide_bgp::peer::LocalSource;
+use ribtide_bgp::shard::PathFilter;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
@@ -43,7 +44,7 @@ pub(crate) fn explain(
     };
     // BGP runs in the default VRF only.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
-        let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix))?;
+        let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix), &PathFilter::default())?;
         let stages = vec![bgp_stage(router, bgp.as_ref(), prefix)?];
         (bgp, stages)
     } else {
@@ -94,7 +95,12 @@ pub(crate) fn explain(
         let name = (dataplanes.asics.len() > 1).then_some(name.as_str());
         stages.extend(asic::stages(name, path, VrfPrefix { vrf: of, prefix }, selected)?);
     }
-    let mut conclusion = conclude(router, text, source, &stages);
+    let asics: Vec<&str> = dataplanes.asics.keys().map(String::as_str).collect();
+    let mut conclusion = conclude(router.rib.get().is_some(), text, source, &stages, &asics);
+    if let Some(route) = bgp.as_ref().filter(|route| source.is_none() && !route.suppressed_by.is_empty()) {
+        let by = route.suppressed_by.join(" and ");
+        conclusion.push_str(&format!("; it is advertised to no peer: the aggregate {by} suppresses it"));
+    }
     if let (Some(to), Some(prefix)) = (to, prefix) {
         if of != VrfId::DEFAULT {
             return Err(Refusal::Bad("BGP runs in the default VRF; leave out vrf, or to".into()));
@@ -298,8 +304,7 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         SelectionResult::Selected | SelectionResult::Denied => String::new(),
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
-    let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy)];
-    stages[0].messages.extend(delayed);
+    let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy, delayed)];
     for (name, status) in statuses {
         stages.push(match status {
             InstallStatus::Installed => {
@@ -360,6 +365,7 @@ fn rib_stage(
     content: Option<&[String]>,
     tracks: Option<(String, bool)>,
     policy: &str,
+    delayed: Vec<String>,
 ) -> ExplainStage {
     let mut messages = Vec::new();
     for (c, hops) in e.candidates.iter().zip(unresolved) {
@@ -386,6 +392,8 @@ fn rib_stage(
     if let Some(content) = content {
         messages.push(format!("group {}: {}", e.group.id.0, content.join(", ")));
     }
+    messages.extend(delayed);
+    // The conclusion takes the last sentence, so the reason of a route that ends here comes last.
     if e.candidates.iter().any(|c| c.selection == SelectionResult::Denied) {
         messages.push(format!("{policy} denies it"));
     } else if let Some(source) = e.group.policy_result.source {
@@ -395,12 +403,28 @@ fn rib_stage(
         messages.push("every route has distance 255, which says never to use it".into());
     }
     let selected = e.candidates.iter().any(|c| c.selection == SelectionResult::Selected);
+    let unresolved = e.candidates.first().is_some_and(|c| c.selection == SelectionResult::Unresolved);
+    if !selected
+        && unresolved
+        && let Some(hop) = e.group.hops.iter().find(|hop| matches!(hop.outcome, Outcome::Unresolved(_)))
+    {
+        let reason = line("next hop", hop);
+        messages.retain(|message| *message != reason);
+        messages.push(reason);
+    }
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, messages)
 }
 
 /// Where the route is, as a sentence. `source`: the source of a route that is not from BGP; then
 /// the stage of BGP does not count.
-fn conclude(router: &RouterState, query: &str, source: Option<Protocol>, stages: &[ExplainStage]) -> String {
+/// `asics`: the names of virtual ASICs, whose own stages say more than the acknowledgements of these dataplanes.
+fn conclude(
+    installs: bool,
+    query: &str,
+    source: Option<Protocol>,
+    stages: &[ExplainStage],
+    asics: &[&str],
+) -> String {
     let route = source.map_or("route".into(), |protocol| format!("{protocol} route"));
     let on_way = |s: &&ExplainStage| source.is_none() || s.stage != "bgp";
     if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
@@ -421,11 +445,128 @@ fn conclude(router: &RouterState, query: &str, source: Option<Protocol>, stages:
             waiting.messages.last().cloned().unwrap_or_default()
         );
     }
-    match (router.rib.get().is_some(), stages.last()) {
-        (false, _) => "the route is in BGP; this router installs no routes".into(),
-        (true, Some(last)) if last.state == StageState::Passed => {
-            format!("the {route} is all the way through: {} has it", last.stage)
+    // Dataplanes, and of a virtual ASIC its last stage, are behind the RIB manager.
+    let rib = stages.iter().position(|s| s.stage == "rib");
+    match rib.map(|rib| (&stages[rib], &stages[rib + 1..])) {
+        None if !installs => "the route is in BGP; this router installs no routes".into(),
+        None => format!("the {route} is in BGP alone"),
+        // What this router originates has no next hop.
+        Some((rib, _)) if rib.state == StageState::Absent => {
+            "the route is in BGP alone: the RIB manager gets none of it".into()
         }
-        (true, _) => format!("the {route} is selected, and no dataplane takes routes"),
+        Some((_, behind)) => {
+            let ends = |state| last_stages(behind, asics, state);
+            let missing = match ends(StageState::Absent).as_slice() {
+                [] => String::new(),
+                missing => format!("; {} does not have it", missing.join(", ")),
+            };
+            match ends(StageState::Passed).as_slice() {
+                [] if missing.is_empty() => format!("the {route} is selected, and no dataplane takes routes"),
+                [] => format!("the {route} is selected{missing}"),
+                [one] => format!("the {route} is all the way through: {one} has it{missing}"),
+                [rest @ .., last] => {
+                    format!(
+                        "the {route} is all the way through: {} and {last} have it{missing}",
+                        rest.join(", ")
+                    )
+                }
+            }
+        }
+    }
+}
+
+/// The stages in this state at which ways behind the RIB manager end: each dataplane, and of a virtual ASIC its chip.
+fn last_stages<'s>(behind: &'s [ExplainStage], asics: &[&str], state: StageState) -> Vec<&'s str> {
+    let ends =
+        |name: &str| !asics.contains(&name) && !name.ends_with("fpmsyncd") && !name.ends_with("orchagent");
+    behind.iter().filter(|s| s.state == state && ends(&s.stage)).map(|s| s.stage.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use StageState::{Absent, Off, Passed, Stopped, Waiting};
+
+    /// The conclusion about stages by name, state and last message.
+    fn concluded(source: Option<Protocol>, asics: &[&str], stages: &[(&str, StageState, &str)]) -> String {
+        let stages: Vec<ExplainStage> =
+            stages.iter().map(|(name, state, why)| stage(*name, *state, vec![(*why).into()])).collect();
+        conclude(true, "10.0.0.0/8", source, &stages, asics)
+    }
+
+    const BGP: (&str, StageState, &str) = ("bgp", Passed, "1 path");
+    const RIB: (&str, StageState, &str) = ("rib", Passed, "group 3");
+    const CHIP: [(&str, StageState, &str); 3] =
+        [("fpmsyncd", Passed, ""), ("orchagent", Passed, ""), ("virtual switch", Passed, "")];
+
+    #[test]
+    fn every_dataplane_that_has_a_route_is_named() {
+        let one = [&[BGP, RIB, ("virtual-asic", Passed, "")][..], &CHIP].concat();
+        let through = "the route is all the way through: virtual switch has it";
+        assert_eq!(concluded(None, &["virtual-asic"], &one), through);
+        let kernel = [&[BGP, RIB, ("kernel", Passed, ""), ("virtual-asic", Passed, "")][..], &CHIP].concat();
+        assert_eq!(
+            concluded(None, &["virtual-asic"], &kernel),
+            "the route is all the way through: kernel and virtual switch have it"
+        );
+        let of_two = |second| {
+            let stages = [
+                BGP,
+                RIB,
+                ("asic0", Passed, ""),
+                ("asic1", Passed, ""),
+                ("asic0 fpmsyncd", Passed, ""),
+                ("asic0 virtual switch", Passed, ""),
+                ("asic1 fpmsyncd", Passed, ""),
+                ("asic1 virtual switch", second, "table full"),
+            ];
+            concluded(None, &["asic0", "asic1"], &stages)
+        };
+        assert_eq!(
+            of_two(Passed),
+            "the route is all the way through: asic0 virtual switch and asic1 virtual switch have it"
+        );
+        assert_eq!(of_two(Stopped), "the route ends at asic1 virtual switch: table full");
+        assert_eq!(of_two(Waiting), "the route waits at asic1 virtual switch: table full");
+        assert_eq!(
+            of_two(Absent),
+            "the route is all the way through: asic0 virtual switch has it; asic1 virtual switch does not have it"
+        );
+    }
+
+    #[test]
+    fn a_route_that_goes_nowhere_says_where_it_is() {
+        // What this router originates has no next hop for a dataplane.
+        let none = ("rib", Absent, "no protocol has a route");
+        assert_eq!(
+            concluded(None, &[], &[BGP, none]),
+            "the route is in BGP alone: the RIB manager gets none of it"
+        );
+        assert_eq!(concluded(None, &[], &[BGP, RIB]), "the route is selected, and no dataplane takes routes");
+        let absent = ("bgp", Absent, "no neighbour announces it");
+        assert_eq!(concluded(None, &[], &[absent, none]), "nothing is known of 10.0.0.0/8");
+        assert_eq!(
+            concluded(None, &[], &[("bgp", Off, "not configured"), ("rib", Waiting, "no interface eth9")]),
+            "the route waits at rib: no interface eth9"
+        );
+    }
+
+    #[test]
+    fn bgp_has_no_part_in_the_way_of_another_protocols_route() {
+        let stopped = ("bgp", Stopped, "not used: next hop unreachable");
+        let stages = [stopped, ("connected", Passed, ""), RIB, ("kernel", Passed, "")];
+        assert_eq!(
+            concluded(Some(Protocol::Connected), &[], &stages),
+            "the connected route is all the way through: kernel has it"
+        );
+        let unresolved = ("rib", Stopped, "next hop 192.0.2.9 does not resolve: no route holds it");
+        assert_eq!(
+            concluded(Some(Protocol::Static), &[], &[stopped, ("static", Passed, ""), unresolved]),
+            "the static route ends at rib: next hop 192.0.2.9 does not resolve: no route holds it"
+        );
+        assert_eq!(
+            concluded(None, &[], &[stopped, unresolved]),
+            "the route ends at bgp: not used: next hop unreachable"
+        );
     }
 }

@@ -1,10 +1,13 @@
 //! `/v1/fib`: routes that the RIB manager selected.
 
+use super::filter::{self, Batches};
 use super::{ApiState, Refusal, Target, gone, target, vrf as vrf_of};
+use crate::request::FibQuery;
 use ribtide_model::{BLACKHOLE, DataplaneState, FibLookups, FibNextHop, FibPage, FibRoute, UNRESOLVED};
 use ribtide_prefix::AnyPrefix;
-use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Rib, RouteInfo, VrfId};
+use ribtide_rib::{FibGroup, FibHop, IfIndex, InstallStatus, Protocol, Rib, RouteInfo, VrfId};
 use ribtide_ribd::{RibHandle, RibStage};
+use std::net::IpAddr;
 
 /// Prefixes of one call of the RIB manager.
 const LOOKUP: usize = 1000;
@@ -57,65 +60,134 @@ fn model(d: Described) -> FibRoute {
             .states
             .into_iter()
             .map(|(name, status)| {
-                let (state, reason) = match status {
-                    InstallStatus::Installed => ("installed", None),
-                    InstallStatus::Pending => ("pending", None),
-                    InstallStatus::Failed(reason) => ("failed", Some(reason)),
+                let state = state_name(&status).into();
+                let reason = match status {
+                    InstallStatus::Failed(reason) => Some(reason),
+                    InstallStatus::Installed | InstallStatus::Pending => None,
                 };
-                DataplaneState { name, state: state.into(), reason }
+                DataplaneState { name, state, reason }
             })
             .collect(),
     }
 }
 
 /// The route of the RIB manager for a target.
-fn lookup(rib: &RibHandle, vrf: VrfId, what: Target) -> Result<Option<FibRoute>, Refusal> {
+fn lookup(
+    rib: &RibHandle,
+    vrf: VrfId,
+    what: Target,
+    conditions: FibFilter,
+) -> Result<Option<FibRoute>, Refusal> {
     let found = rib.handle.call(move |stage| {
         let rib = stage.rib.get(vrf)?;
         let info = match what {
             Target::Prefix(p) => rib.lookup(p),
             Target::Address(a) => rib.longest_match(a),
         };
-        info.map(|info| describe(stage, vrf, rib, info))
+        info.filter(|info| conditions.fits(rib, info)).map(|info| describe(stage, vrf, rib, info))
     })?;
     Ok(found.map(model))
 }
 
+/// Conditions on a selected route, which all must hold.
+#[derive(Clone, Debug)]
+struct FibFilter {
+    /// A gateway.
+    next_hop: Option<IpAddr>,
+    protocol: Option<Protocol>,
+    /// The name of the state in some dataplane.
+    state: Option<&'static str>,
+}
+
+/// The names of a route's states in a dataplane.
+const STATES: [&str; 3] = ["installed", "pending", "failed"];
+
+fn state_name(status: &InstallStatus) -> &'static str {
+    let [installed, pending, failed] = STATES;
+    match status {
+        InstallStatus::Installed => installed,
+        InstallStatus::Pending => pending,
+        InstallStatus::Failed(_) => failed,
+    }
+}
+
+impl FibFilter {
+    fn new(query: &FibQuery) -> Result<FibFilter, Refusal> {
+        let protocol = |text: &str| {
+            Protocol::ALL.into_iter().find(|protocol| protocol.name() == text).ok_or_else(|| {
+                let names = Protocol::ALL.map(Protocol::name).join(", ");
+                Refusal::Bad(format!("protocol: \"{text}\" is none; write one of {names}"))
+            })
+        };
+        let state = |text: &str| filter::named(text, STATES.map(|name| (name, name)));
+        Ok(FibFilter {
+            next_hop: filter::next_hop(query.next_hop.as_deref())?,
+            protocol: query.protocol.as_deref().map(protocol).transpose()?,
+            state: query.state.as_deref().map(state).transpose()?,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.next_hop.is_none() && self.protocol.is_none() && self.state.is_none()
+    }
+
+    fn fits(&self, rib: &Rib, route: &RouteInfo) -> bool {
+        let goes_by = |address| match &route.content {
+            FibGroup::Hops(hops) => hops.iter().any(|hop| hop.gateway == Some(address)),
+            FibGroup::Blackhole | FibGroup::Unresolved => false,
+        };
+        let is_so = |name| rib.status(route.prefix).iter().any(|(_, status)| state_name(status) == name);
+        self.protocol.is_none_or(|protocol| route.protocol == protocol)
+            && self.next_hop.is_none_or(goes_by)
+            && self.state.is_none_or(is_so)
+    }
+}
+
 /// A page, one prefix, or the longest match of an address.
-pub(crate) fn fib(
-    router: &ApiState,
-    vrf: Option<&str>,
-    prefix: Option<&str>,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<FibPage, Refusal> {
+pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<FibPage, Refusal> {
     let rib = &router.rib.get().ok_or_else(no_fib)?;
-    if let Some(text) = prefix {
-        let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?)?;
+    let vrf = query.vrf.as_deref();
+    let conditions = FibFilter::new(query)?;
+    let set = filter::prefixes(query.prefix.as_deref(), query.r#match)?;
+    if let Some(text) = query.prefix.as_deref().filter(|_| set.is_none()) {
+        let found = lookup(rib, vrf_of(rib, vrf)?, target(text)?, conditions.clone())?;
         let whose = vrf.map_or(String::new(), |vrf| format!(" in VRF {vrf}"));
+        let such = if conditions.is_empty() { "" } else { " such" };
         let route =
-            found.ok_or_else(|| Refusal::Missing(format!("no route for {text} is selected{whose}")))?;
+            found.ok_or_else(|| Refusal::Missing(format!("no{such} route for {text} is selected{whose}")))?;
         return Ok(FibPage { routes: vec![route], next: None });
     }
-    let (vrf, mut read) = match cursor {
+    let (vrf, mut read) = match query.cursor.as_deref() {
         Some(cursor) => router.fib_reads.take(cursor)?,
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
                 rib.handle.call(move |stage| Some(stage.rib.get(vrf)?.cursor()))?.ok_or_else(gone)?;
+            if let Some(set) = set {
+                read.retain(|prefix| set.has_any(prefix));
+            }
             read.sort();
             (vrf, read)
         }
     };
-    let page = rib.handle.call(move |stage| {
-        let rib = stage.rib.get(vrf)?;
-        let page = rib.page(&mut read, limit);
-        let routes: Vec<_> = page.into_iter().map(|info| describe(stage, vrf, rib, info)).collect();
-        Some((read, routes))
-    })?;
-    let (read, routes) = page.ok_or_else(gone)?;
+    let mut routes = Vec::new();
+    let mut batches = Batches::new(limit, conditions.is_empty());
+    while !read.is_done()
+        && let Some(batch) = batches.next(routes.len())
+    {
+        let conditions = conditions.clone();
+        let page = rib.handle.call(move |stage| {
+            let rib = stage.rib.get(vrf)?;
+            let page = rib.page(&mut read, batch).into_iter().filter(|info| conditions.fits(rib, info));
+            let routes: Vec<_> = page.map(|info| describe(stage, vrf, rib, info)).collect();
+            Some((read, routes))
+        })?;
+        let (rest, page) = page.ok_or_else(gone)?;
+        read = rest;
+        routes.extend(page.into_iter().map(model));
+    }
     let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
-    Ok(FibPage { routes: routes.into_iter().map(model).collect(), next })
+    Ok(FibPage { routes, next })
 }
 
 /// The selected routes of exactly these prefixes, some at a time.

@@ -1,10 +1,13 @@
 //! `/v1/bgp/neighbors/ADDRESS/received`: routes of a neighbour before import policy.
 
 use super::bgp::bgp;
+use super::filter::{self, Batches, ReceivedState};
 use super::zones::Zones;
 use super::{Refusal, RouterState};
+use crate::request::ReceivedQuery;
 use ribtide_bgp::ingest::{KeptPlace, ReceivedView};
 use ribtide_model::{ReceivedPage, ReceivedRoute};
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AfiSafi, AnyPrefix, ParsePrefixError};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
@@ -18,46 +21,72 @@ pub(crate) enum Which {
     Filtered,
 }
 
-/// A page of the routes that the reader of the neighbour keeps. It looks at `limit` of them at most, or at those of exactly
-/// `prefix`.
+/// A page of the routes that the reader of the neighbour keeps, or those of exactly `prefix`.
 pub(crate) fn received(
     router: &RouterState,
     address: &str,
     which: Which,
-    prefix: Option<&str>,
-    cursor: Option<&str>,
+    query: &ReceivedQuery,
     limit: usize,
 ) -> Result<ReceivedPage, Refusal> {
     let bgp = bgp(router)?;
-    let after = cursor.map(position).transpose()?;
-    let prefix = prefix.map(str::parse).transpose();
-    let prefix: Option<AnyPrefix> = prefix.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
+    let mut after = query.cursor.as_deref().map(position).transpose()?;
+    let (conditions, state) = filter::received(router, query)?;
+    let exact = query.prefix.as_deref().filter(|_| conditions.prefixes.is_none());
+    let exact = exact.map(str::parse).transpose();
+    let exact: Option<AnyPrefix> = exact.map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
     let (view, up) = super::advertised::session(&bgp, address)?;
     let id = view.id;
-    let reader = bgp.readers.get(up.reader);
-    let page = reader.map(|reader| {
-        reader.call(move |reader| match prefix {
-            None => reader.received_page(id, after, limit),
-            Some(prefix) => reader.received_prefix(id, prefix),
-        })
-    });
-    let page = page.transpose()?.flatten().ok_or_else(|| {
+    let not_kept = || {
         Refusal::Missing(format!(
             "the routes of {address} before import policy are not kept; set keep-received = true for it and reload"
         ))
-    })?;
-    let next = page.last().filter(|_| prefix.is_none() && page.len() == limit).map(cursor_of);
-    let shown = page.iter().filter(|view| which == Which::All || !view.accepted);
+    };
+    let reader = bgp.readers.get(up.reader).ok_or_else(not_kept)?;
+    let mut fitting = Vec::new();
+    let is_shown = |view: &ReceivedView| {
+        (which == Which::All || !view.accepted)
+            && state.is_none_or(|state| match state {
+                ReceivedState::Accepted => view.accepted,
+                ReceivedState::Rejected => !view.accepted,
+                ReceivedState::Validity(validity) => view.validity == validity,
+            })
+    };
+    if let Some(prefix) = exact {
+        let attributes = conditions.attributes;
+        let found = reader.call(move |reader| reader.received_prefix(id, prefix))?.ok_or_else(not_kept)?;
+        let fits = |view: &ReceivedView| {
+            attributes.fits(view.attrs.bytes(), split_zone(view.attrs.next_hop().addr()).0)
+        };
+        fitting.extend(found.into_iter().filter(|view| is_shown(view) && fits(view)));
+        after = None;
+    } else {
+        let whole = conditions.prefixes.is_none() && conditions.attributes.is_empty();
+        let mut batches = Batches::new(limit, whole);
+        // The number that the policy decided on.
+        let mut evaluated = 0;
+        while let Some(batch) = batches.next(evaluated) {
+            let conditions = conditions.clone();
+            let page = reader.call(move |reader| reader.received_page(id, after, batch, &conditions))?;
+            let (views, last) = page.ok_or_else(not_kept)?;
+            evaluated += views.len();
+            fitting.extend(views.into_iter().filter(is_shown));
+            after = last;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
     let zones = Zones::new(router)?;
-    let routes = shown.map(|view| route(view, &zones, router.rpki.get().is_some())).collect();
-    Ok(ReceivedPage { routes, next })
+    let routes = fitting.iter().map(|view| route(view, &zones, router.rpki.get().is_some())).collect();
+    Ok(ReceivedPage { routes, next: after.map(|place| cursor_of(&place)) })
 }
 
-/// A cursor: the last prefix, and `@` and its path identifier where it has one.
-fn cursor_of(last: &ReceivedView) -> String {
-    match last.path_id {
-        None => last.prefix.to_string(),
-        Some(id) => format!("{}@{id}", last.prefix),
+/// A cursor: the last prefix, and `@` and its path identifier where that is not 0.
+fn cursor_of((_, prefix, path_id): &KeptPlace) -> String {
+    match path_id {
+        0 => prefix.to_string(),
+        id => format!("{prefix}@{id}"),
     }
 }
 

@@ -1,11 +1,14 @@
 //! `/v1/routes`: BGP routes of the shards.
 
+use super::filter::{self, Batches};
 use super::zones::Zones;
 use super::{ApiState, Refusal, RouterState, target};
 use crate::request::RouteQuery;
+use ribtide_bgp::filter::FilterMemo;
 use ribtide_bgp::peer::PeerKind;
-use ribtide_bgp::shard::{Part, PathView, RouteView, Shard, Standing};
+use ribtide_bgp::shard::{Part, PathFilter, PathView, RouteView, Shard, Standing};
 use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
+use ribtide_policy::PrefixFilter;
 use ribtide_prefix::{AnyPrefix, BgpFamily, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::AsPath;
@@ -16,33 +19,48 @@ use std::sync::Arc;
 
 /// A page, one prefix, or the longest match of an address.
 pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
-    let Some(text) = &query.prefix else { return page(router, query, limit) };
-    let mut found = lookup(router, target(text)?)?;
+    let paths = filter::paths(router, query)?;
+    let set = filter::prefixes(query.prefix.as_deref(), query.r#match)?;
+    let Some(text) = query.prefix.as_ref().filter(|_| set.is_none()) else {
+        return page(router, query, set, paths, limit);
+    };
+    let with = if paths.is_empty() { "" } else { " with such a path" };
+    let mut found = lookup(router, target(text)?, &paths)?;
     if let (Some(route), Some(rib)) = (&mut found, &router.rib.get()) {
         route.groups = super::nexthop::of_route(rib, &route.prefix)?;
     }
-    let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}")))?;
+    let route = found.ok_or_else(|| Refusal::Missing(format!("BGP has no route for {text}{with}")))?;
     Ok(RoutePage { routes: vec![route], next: None })
 }
 
 /// The route of exactly this prefix, or of the longest match of this address.
-pub(super) fn lookup(router: &RouterState, what: super::Target) -> Result<Option<Route>, Refusal> {
+/// Only the paths that fit.
+pub(super) fn lookup(
+    router: &RouterState,
+    what: super::Target,
+    filter: &PathFilter,
+) -> Result<Option<Route>, Refusal> {
     let prefix = match what {
         super::Target::Prefix(p) => Some(p),
         super::Target::Address(a) => longest_match(router, a)?,
     };
     match prefix {
         None => Ok(None),
-        Some(AnyPrefix::V4(p)) => exact(router, p),
-        Some(AnyPrefix::V6(p)) => exact(router, p),
+        Some(AnyPrefix::V4(p)) => exact(router, p, filter),
+        Some(AnyPrefix::V6(p)) => exact(router, p, filter),
     }
 }
 
-fn exact<F: BgpFamily>(router: &RouterState, prefix: Prefix<F>) -> Result<Option<Route>, Refusal> {
+fn exact<F: BgpFamily>(
+    router: &RouterState,
+    prefix: Prefix<F>,
+    filter: &PathFilter,
+) -> Result<Option<Route>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(None) };
     let owners = owners.read();
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
-    let found = shard.call(move |s| s.lookup(prefix))?;
+    let filter = filter.clone();
+    let found = shard.call(move |s| s.lookup_filtered(prefix, &filter, &mut FilterMemo::default()))?;
     let validation = Validation::new(router)?;
     let zones = Zones::new(router)?;
     Ok(found.map(|view| route(index, &view, &zones, validation.as_ref())))
@@ -71,9 +89,13 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// All prefixes of all shards, or of `only` one.
-    pub(super) fn begin(router: &RouterState, only: Option<usize>) -> Result<Read, Refusal> {
-        Ok(Read { v4: sorted(router, only)?, v6: sorted(router, only)? })
+    /// All prefixes of all shards, or of `only` one; only those of `set`.
+    pub(super) fn begin(
+        router: &RouterState,
+        only: Option<usize>,
+        set: Option<PrefixFilter>,
+    ) -> Result<Read, Refusal> {
+        Ok(Read { v4: sorted(router, only, set)?, v6: sorted(router, only, set)? })
     }
 
     /// Removes the next prefixes, at most `limit`.
@@ -91,20 +113,33 @@ impl Read {
 
 /// All prefixes of a family, of one shard or all. Each call covers one logical shard, which bounds
 /// its time.
-fn sorted<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<VecDeque<Prefix<F>>, Refusal> {
+fn sorted<F: BgpFamily>(
+    router: &RouterState,
+    only: Option<usize>,
+    set: Option<PrefixFilter>,
+) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
         let owners = owners.read();
         for (_, shard) in owners.having(logical).filter(|(index, _)| only.is_none_or(|only| only == *index)) {
-            all.extend(shard.call(move |s| s.prefixes::<F>(logical))?);
+            all.extend(shard.call(move |s| match set {
+                None => s.prefixes::<F>(logical),
+                Some(set) => s.prefixes_in::<F>(logical, set),
+            })?);
         }
     }
     all.sort_unstable();
     Ok(all.into())
 }
 
-fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage, Refusal> {
+fn page(
+    router: &ApiState,
+    query: &RouteQuery,
+    set: Option<PrefixFilter>,
+    filter: PathFilter,
+    limit: usize,
+) -> Result<RoutePage, Refusal> {
     let shards = router.owners().map_or(0, |owners| owners.read().shards.len());
     if let Some(shard) = query.shard.filter(|shard| *shard >= shards) {
         return Err(Refusal::Missing(format!(
@@ -112,19 +147,31 @@ fn page(router: &ApiState, query: &RouteQuery, limit: usize) -> Result<RoutePage
         )));
     }
     let mut read = match query.cursor.as_deref() {
-        None => Read::begin(router, query.shard)?,
+        None => Read::begin(router, query.shard, set)?,
         Some(cursor) => router.route_reads.take(cursor)?,
     };
-    let (v4, v6) = read.next(limit);
-    let mut routes = take(router, v4)?;
-    routes.extend(take(router, v6)?);
+    let (mut routes, filter) = (Vec::new(), Arc::new(filter));
+    let mut batches = Batches::new(limit, filter.is_empty());
+    while !read.is_empty()
+        && let Some(batch) = batches.next(routes.len())
+    {
+        let (v4, v6) = read.next(batch);
+        routes.extend(take(router, v4, &filter)?);
+        routes.extend(take(router, v6, &filter)?);
+    }
     let next = (!read.is_empty()).then(|| router.route_reads.put(read));
     Ok(RoutePage { routes, next })
 }
 
-/// The routes of these prefixes.
-fn take<F: BgpFamily>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<Vec<Route>, Refusal> {
-    let found = each(router, prefixes.into_iter(), |shard, prefix| shard.lookup(prefix))?;
+/// The routes of these prefixes, as far as they fit.
+fn take<F: BgpFamily>(
+    router: &RouterState,
+    prefixes: Vec<Prefix<F>>,
+    filter: &Arc<PathFilter>,
+) -> Result<Vec<Route>, Refusal> {
+    let (filter, mut memo) = (filter.clone(), FilterMemo::default());
+    let fitting = move |shard: &Shard, prefix| shard.lookup_filtered(prefix, &filter, &mut memo);
+    let found = each(router, prefixes.into_iter(), fitting)?;
     // Formats on this thread, not on those of the shards.
     let validation = Validation::new(router)?;
     let zones = Zones::new(router)?;
@@ -136,7 +183,7 @@ fn take<F: BgpFamily>(router: &RouterState, prefixes: Vec<Prefix<F>>) -> Result<
 pub(super) fn each<F: BgpFamily, R: Send + 'static>(
     router: &RouterState,
     prefixes: impl Iterator<Item = Prefix<F>>,
-    query: fn(&Shard, Prefix<F>) -> Option<R>,
+    query: impl FnMut(&Shard, Prefix<F>) -> Option<R> + Clone + Send + 'static,
 ) -> Result<Vec<(usize, Prefix<F>, R)>, Refusal> {
     let Some(owners) = router.owners() else { return Ok(Vec::new()) };
     let owners = owners.read();
@@ -149,6 +196,7 @@ pub(super) fn each<F: BgpFamily, R: Send + 'static>(
     let mut found = Vec::new();
     for (index, (shard, requested)) in owners.shards.iter().zip(requested).enumerate() {
         if !requested.is_empty() {
+            let mut query = query.clone();
             let views = move |s: &mut Shard| -> Vec<_> {
                 let of = |(place, prefix): &(usize, Prefix<F>)| Some((*place, *prefix, query(s, *prefix)?));
                 requested.iter().filter_map(of).collect()

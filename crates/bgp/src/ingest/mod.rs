@@ -27,7 +27,7 @@ use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
-pub use received::{KeptPlace, KeptRoute, ReceivedView};
+pub use received::{KeptFilter, KeptPlace, KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};

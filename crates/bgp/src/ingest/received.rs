@@ -14,7 +14,8 @@ use super::batches;
 use super::max_prefixes::Admission;
 use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
-use ribtide_policy::{Route, Validation};
+use crate::filter::FilterMemo;
+use ribtide_policy::{AttributeFilter, PrefixFilter, Route, Validation};
 use ribtide_prefix::{
     AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Prefix, SortedMap, for_each_bgp_family,
     per_bgp_family,
@@ -410,39 +411,55 @@ impl Ingest {
         kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
-    /// A page of kept routes of a session after this place, family by family.
+    /// Looks at `limit` kept routes of a session after this place at most, family by family. Returns those that fit,
+    /// and the place of the last one, unless that was the last of all; `None` where routes are not kept.
     pub fn view_page(
         &self,
         peer: &mut IngestPeer,
         after: Option<KeptPlace>,
         limit: usize,
-    ) -> Vec<ReceivedView> {
+        filter: &KeptFilter,
+    ) -> Option<(Vec<ReceivedView>, Option<KeptPlace>)> {
+        let kept = peer.kept_page(after, limit)?;
+        let last = kept.last().filter(|_| kept.len() == limit).map(|(place, _)| *place);
+        let mut memo = FilterMemo::default();
         let mut page = Vec::new();
-        for_each_bgp_family!(F => if let Some(after) = place_in::<F>(after) {
-            self.page_of::<F>(peer, after, limit, &mut page);
-        });
-        page
+        for ((_, prefix, path_id), attrs) in &kept {
+            // The policy, which costs more, runs for routes that fit.
+            if filter.prefixes.is_some_and(|set| !set.has_any(*prefix))
+                || !memo.fits(&filter.attributes, attrs)
+            {
+                continue;
+            }
+            page.push(match *prefix {
+                AnyPrefix::V4(prefix) => self.view_of(peer, prefix, *path_id, attrs),
+                AnyPrefix::V6(prefix) => self.view_of(peer, prefix, *path_id, attrs),
+            });
+        }
+        Some((page, last))
     }
 
-    /// Fills a page up to `limit`.
-    fn page_of<F: BgpFamily>(
+    fn view_of<F: BgpFamily>(
         &self,
-        peer: &mut IngestPeer,
-        after: Option<PathPrefix<F>>,
-        limit: usize,
-        page: &mut Vec<ReceivedView>,
-    ) {
-        let left = limit.saturating_sub(page.len());
-        let has_path_ids = peer.has_path_ids::<F>();
-        let Some(received) = &mut peer.received else { return };
-        if has_path_ids {
-            let kept = received.after(after).iter().take(left).cloned().collect();
-            page.extend(self.views::<PathPrefix<F>>(peer, kept));
-        } else {
-            let kept = received.after(after.map(|last| last.prefix)).iter().take(left).cloned().collect();
-            page.extend(self.views::<Prefix<F>>(peer, kept));
+        peer: &IngestPeer,
+        prefix: Prefix<F>,
+        path_id: u32,
+        attrs: &AttrSet,
+    ) -> ReceivedView {
+        match peer.has_path_ids::<F>() {
+            true => self.view(peer, (PathPrefix { prefix, path_id }, attrs)),
+            false => self.view(peer, (prefix, attrs)),
         }
     }
+}
+
+/// Conditions on kept routes, which all must hold; the default has none.
+#[derive(Clone, Debug, Default)]
+pub struct KeptFilter {
+    /// On the prefix.
+    pub prefixes: Option<PrefixFilter>,
+    /// On the attributes as received.
+    pub attributes: AttributeFilter,
 }
 
 /// The place of a kept route: family, prefix and path identifier (0 without one), in the order of pages.

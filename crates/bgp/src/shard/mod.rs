@@ -13,6 +13,7 @@ mod attrs;
 mod cut;
 mod effects;
 mod feed;
+mod filter;
 mod gate;
 mod long_lived;
 mod monitor;
@@ -32,6 +33,7 @@ mod watches;
 
 pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, Removed, ShardOut, ToEgress};
+pub use filter::{PathFilter, PathState};
 pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;

@@ -9,6 +9,7 @@ use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, Reason};
 use crate::message::{BestPath, FeedSet};
 use crate::peer::{PeerId, PeerInfo};
+use ribtide_policy::PrefixFilter;
 use ribtide_prefix::{
     AnyPrefix, BgpFamily, ByFamily, LOGICAL_SHARDS, LogicalShard, Prefix, for_each_bgp_family, logical_shard,
     sum_bgp_families,
@@ -137,7 +138,7 @@ pub struct Counts {
 }
 
 impl Shard {
-    fn find<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<&Route<F>> {
+    pub(super) fn find<F: BgpFamily>(&self, prefix: Prefix<F>) -> Option<&Route<F>> {
         let table = &self.tables.get::<F>()[usize::from(logical_shard(prefix))];
         let at = table.find(route::hash(prefix, &self.core.seed), |route| route.is(prefix))?;
         Some(table.get(at))
@@ -171,6 +172,12 @@ impl Shard {
     /// The prefixes of one logical shard, in no order.
     pub fn prefixes<F: BgpFamily>(&self, shard: LogicalShard) -> Vec<Prefix<F>> {
         self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].iter().map(Route::prefix).collect()
+    }
+
+    /// As [`Shard::prefixes`], only those of a set.
+    pub fn prefixes_in<F: BgpFamily>(&self, shard: LogicalShard, set: PrefixFilter) -> Vec<Prefix<F>> {
+        let all = self.tables.get::<F>()[usize::from(shard % LOGICAL_SHARDS)].iter().map(Route::prefix);
+        all.filter(|prefix| set.has(*prefix)).collect()
     }
 
     /// Prefixes of a family in each logical shard.
@@ -252,7 +259,7 @@ impl Core {
         })
     }
 
-    fn view<F: BgpFamily>(&self, route: &Route<F>) -> RouteView<F> {
+    pub(super) fn view<F: BgpFamily>(&self, route: &Route<F>) -> RouteView<F> {
         let paths = route.paths(&self.paths);
         let candidates: Vec<Candidate<'_>> = paths.iter().map(|path| self.candidate(*path)).collect();
         let lost = decision::explain(&candidates[..], &self.options);

@@ -112,7 +112,7 @@ pub(super) fn fpm(f: &Fpm) -> String {
     out
 }
 
-pub(super) fn explain_text(e: &Explain) -> String {
+pub(crate) fn explain_text(e: &Explain) -> String {
     let vrf = if e.vrf == DEFAULT_VRF { String::new() } else { format!(", VRF {}", e.vrf) };
     let mut out = match &e.prefix {
         Some(prefix) if *prefix != e.query => format!("{} is in {prefix}{vrf}\n", e.query),

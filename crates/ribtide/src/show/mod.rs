@@ -5,6 +5,7 @@ pub(crate) mod asic;
 mod bfd;
 mod bgp;
 mod fib;
+mod filters;
 mod monitoring;
 mod nexthop;
 mod origination;
@@ -12,6 +13,7 @@ mod performance;
 mod printer;
 mod route;
 mod rpki;
+mod running;
 #[cfg(feature = "router")]
 pub(crate) mod screen;
 mod threads;
@@ -19,6 +21,8 @@ mod threads;
 use crate::client::Client;
 use crate::text::count;
 use clap::{Args, Subcommand, ValueEnum};
+pub(crate) use fib::explain_text;
+use filters::{Attributes, Paths, Selected};
 use printer::{Printed, Printer};
 use ribtide_model::{
     AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
@@ -29,16 +33,17 @@ use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
     pipeline as sonic_pipeline,
 };
+pub(crate) use running::{Events, monitor};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Routes of one request: a page must not hold a stage for longer than about a millisecond.
-const PAGE: usize = 1000;
+/// Routes of one request, which the router reads from its stages in batches of 1,000.
+const PAGE: usize = 10_000;
 /// Neighbours of one request.
 const NEIGHBORS: usize = 128;
 /// Routes before import policy of one request: the policy runs for each.
-const RECEIVED: usize = 250;
+const RECEIVED: usize = 1000;
 /// Prefixes of one request about advertised routes: the policy runs for each.
 const ADVERTISED: usize = 1000;
 /// Payloads of one request.
@@ -84,6 +89,8 @@ pub(crate) enum Show {
         what: Option<ShowRoute>,
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
+        #[command(flatten)]
+        paths: Box<Paths>,
     },
     /// Selected routes with their next hops and their state in each dataplane
     Fib {
@@ -92,6 +99,8 @@ pub(crate) enum Show {
         /// Only this VRF; otherwise the default one
         #[arg(long, value_name = "NAME")]
         vrf: Option<String>,
+        #[command(flatten)]
+        routes: Selected,
     },
     /// Next-hop groups: received and resolved next hops, users; and the counters of the resolution cache
     #[command(name = "nexthop-group")]
@@ -151,6 +160,17 @@ pub(crate) enum Show {
     /// The current share is measured for half a second. A thread near 100% limits the router. A thread with much waiting
     /// time was runnable and had no CPU. The consumer of a full queue is too slow.
     Threads,
+    /// The configuration in force: the text of the file as it was read, without secrets
+    #[command(alias = "running-config")]
+    Configuration,
+    /// The latest events of the log, whatever became of standard error; 2,000 are kept
+    Log {
+        #[command(flatten)]
+        events: Events,
+        /// At most so many, the latest
+        #[arg(short = 'n', long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=2000))]
+        lines: u16,
+    },
     /// The speed of each stage for its latest batches of 10,000 routes, and its idle time in between
     ///
     /// These are SONiC's PerformanceTimers. With one stage and --json each record is a line as SONiC logs it.
@@ -183,12 +203,25 @@ pub(crate) enum ShowBgp {
         /// With `advertised`: also prefixes that it is not sent, each with the reason
         #[arg(long, requires = "what")]
         all: bool,
+        /// With `received`: only routes that import policy accepted or rejected, or those of the validation state
+        /// valid, invalid or not-found
+        #[arg(long, requires = "what", value_name = "STATE")]
+        state: Option<String>,
+        #[command(flatten)]
+        attributes: Box<Attributes>,
         /// Only neighbours of this group of the configuration
         #[arg(long, value_name = "NAME")]
         group: Option<String>,
         /// Only neighbours of this update thread
         #[arg(long, value_name = "N")]
         update_thread: Option<usize>,
+    },
+    /// BGP routes with all their paths, as `ribtide show route`
+    Route {
+        /// Only this prefix, or the longest match of this address
+        prefix: Option<String>,
+        #[command(flatten)]
+        paths: Box<Paths>,
     },
     /// Update groups: members, update thread, and prefixes in each UPDATE
     Group {
@@ -249,6 +282,8 @@ pub(crate) enum ShowRoute {
         name: String,
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
+        #[command(flatten)]
+        routes: Selected,
     },
     /// Routes that a dataplane could not install, with the time and the reason; they are retried
     Failed,
@@ -323,12 +358,36 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
         Show::Bgp(ShowBgp::Summary) => summary(to),
-        Show::Bgp(ShowBgp::Neighbor { address: Some(a), what: Some(what), prefix, all, .. }) => {
-            match (what, all) {
-                (View::Advertised, _) => advertised(to, a, prefix.as_deref(), *all),
-                (_, true) => Err("--all is for advertised: received has all routes anyway".to_owned().into()),
-                (View::Received, false) => received(to, a, "received", prefix.as_deref()),
-                (View::Filtered, false) => received(to, a, "filtered", prefix.as_deref()),
+        Show::Bgp(ShowBgp::Neighbor { what: None, attributes, .. }) if !attributes.query(&[]).is_empty() => {
+            let sentence =
+                "filters are for lists of routes: write received, filtered or advertised after the neighbour";
+            Err(sentence.to_owned().into())
+        }
+        Show::Bgp(ShowBgp::Neighbor {
+            address: Some(a),
+            what: Some(what),
+            prefix,
+            all,
+            state,
+            attributes,
+            ..
+        }) => {
+            let fields = [("prefix", prefix.clone()), ("state", state.clone())];
+            let is_one = prefix.is_some() && attributes.is_exact();
+            match (what, all, state) {
+                (View::Advertised, _, Some(_)) => {
+                    Err("--state is for received and filtered; --all has what is not sent".to_owned().into())
+                }
+                (View::Advertised, _, None) => {
+                    let only =
+                        attributes.query(&[&fields[..], &[("all", all.then(|| "true".into()))]].concat());
+                    advertised(to, a, &only, is_one)
+                }
+                (_, true, _) => {
+                    Err("--all is for advertised: received has all routes anyway".to_owned().into())
+                }
+                (View::Received, ..) => received(to, a, "received", &attributes.query(&fields)),
+                (View::Filtered, ..) => received(to, a, "filtered", &attributes.query(&fields)),
             }
         }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
@@ -352,17 +411,20 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
             to.get("/v1/routes/sharding", route::sharding)
         }
-        Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => {
-            fib(to, None, None)
-        }
-        Show::Route { what: Some(ShowRoute::Vrf { name, prefix }), .. } => {
-            fib(to, Some(name), prefix.as_deref())
+        Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Main) }), .. } => fib(to, ""),
+        Show::Route { what: Some(ShowRoute::Vrf { name, prefix, routes }), .. } => {
+            fib(to, &routes.query(&[("vrf", Some(name.clone())), ("prefix", prefix.clone())]))
         }
         Show::Route { what: Some(ShowRoute::RibSharding { shard: Some(Shard::Number(n)) }), .. } => {
             shard_routes(to, *n)
         }
-        Show::Route { what: None, prefix } => routes(to, prefix.as_deref()),
-        Show::Fib { prefix, vrf } => fib(to, vrf.as_deref(), prefix.as_deref()),
+        Show::Route { what: None, prefix, paths } | Show::Bgp(ShowBgp::Route { prefix, paths }) => {
+            let is_one = prefix.is_some() && paths.attributes.is_exact();
+            routes(to, &paths.query(&[("prefix", prefix.clone())]), is_one)
+        }
+        Show::Fib { prefix, vrf, routes } => {
+            fib(to, &routes.query(&[("vrf", vrf.clone()), ("prefix", prefix.clone())]))
+        }
         Show::Asic { syncd: Some(path), .. } => to.print(&asic::of_syncd(path, "chip")?, asic::state),
         Show::Asic { addresses, asic, .. } if addresses.is_empty() => {
             to.get(&format!("/v1/asic?{}", query(&[("asic", asic.clone())])), asic::state)
@@ -415,6 +477,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             performance(to, &stages, stage.as_deref())
         }
         Show::Threads => to.get("/v1/threads", threads::threads),
+        Show::Configuration => to.get("/v1/configuration", running::configuration),
+        Show::Log { events, lines } => running::log(to, events, (*lines).into()),
     })
 }
 
@@ -427,8 +491,7 @@ pub(crate) fn explain(
     databases: Option<Option<&Path>>,
     output: &Output,
 ) -> Result<(), String> {
-    let query =
-        query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into)), ("to", text_of(neighbor))]);
+    let query = explain_query(prefix, vrf, neighbor);
     let client = Client::new(&output.socket);
     let router = || client.get::<Explain>(&format!("/v1/explain?{query}"));
     let reply = match databases {
@@ -439,6 +502,11 @@ pub(crate) fn explain(
         }
     };
     output.print(&reply, fib::explain_text)
+}
+
+/// The query of `/v1/explain`.
+pub(crate) fn explain_query(prefix: &str, vrf: Option<&str>, neighbor: Option<IpAddr>) -> String {
+    query(&[("prefix", Some(prefix.into())), ("vrf", vrf.map(Into::into)), ("to", text_of(neighbor))])
 }
 
 /// The health of processes by name; a stall fails, and so does a fault.
@@ -514,40 +582,39 @@ fn neighbors(to: &mut Printer, only: &str) -> Printed {
     })
 }
 
-fn routes(to: &mut Printer, prefix: Option<&str>) -> Printed {
+/// BGP routes that fit `only`, a part of a query. `is_one`: a prefix selects one.
+fn routes(to: &mut Printer, only: &str, is_one: bool) -> Printed {
     let mut table = route::table();
-    to.paged("/v1/routes", PAGE, &query(&[("prefix", prefix.map(Into::into))]), |to, page: RoutePage| {
+    to.paged("/v1/routes", PAGE, only, |to, page: RoutePage| {
         to.lines(&page.routes, &mut table, route::rows)?;
-        if let (Some(_), [one], false) = (prefix, page.routes.as_slice(), to.json) {
+        if let (true, [one], false) = (is_one, page.routes.as_slice(), to.json) {
             to.text(&route::owner(one))?;
         }
         Ok(page.next)
     })
 }
 
-/// The routes of a neighbour before import policy: all, or those that the policy rejects.
-fn received(to: &mut Printer, address: &str, which: &str, prefix: Option<&str>) -> Printed {
+/// The routes of a neighbour before import policy that fit `only`: all, or those that the policy rejects.
+fn received(to: &mut Printer, address: &str, which: &str, only: &str) -> Printed {
     let mut table = rpki::received_table();
     let path = format!("/v1/bgp/neighbors/{}/{which}", escape(address));
-    let only = query(&[("prefix", prefix.map(Into::into))]);
-    to.paged(&path, RECEIVED, &only, |to, page: ReceivedPage| {
+    to.paged(&path, RECEIVED, only, |to, page: ReceivedPage| {
         to.lines(&page.routes, &mut table, rpki::received_row)?;
         Ok(page.next)
     })
 }
 
-/// What a neighbour is sent, and with `all` or a prefix also why something is not.
-fn advertised(to: &mut Printer, address: &str, prefix: Option<&str>, all: bool) -> Printed {
+/// What a neighbour is sent of what fits `only`. `is_one`: a prefix selects one, which has reasons.
+fn advertised(to: &mut Printer, address: &str, only: &str, is_one: bool) -> Printed {
     let mut table = advertised::table();
     let path = format!("/v1/bgp/neighbors/{}/advertised", escape(address));
-    let only = query(&[("prefix", prefix.map(Into::into)), ("all", all.then(|| "true".into()))]);
     let mut first = true;
-    to.paged(&path, ADVERTISED, &only, |to, page: AdvertisedPage| {
+    to.paged(&path, ADVERTISED, only, |to, page: AdvertisedPage| {
         if std::mem::take(&mut first) && !to.json {
             to.text(&advertised::progress(&page))?;
         }
         to.lines(&page.routes, &mut table, advertised::row)?;
-        if let (Some(_), [first, ..], false) = (prefix, page.routes.as_slice(), to.json) {
+        if let (true, [first, ..], false) = (is_one, page.routes.as_slice(), to.json) {
             to.text(&advertised::reasons(first))?;
         }
         Ok(page.next)
@@ -583,10 +650,10 @@ fn shard_routes(to: &mut Printer, shard: usize) -> Printed {
     })
 }
 
-fn fib(to: &mut Printer, vrf: Option<&str>, prefix: Option<&str>) -> Printed {
+/// The selected routes that fit `only`, a part of a query.
+fn fib(to: &mut Printer, only: &str) -> Printed {
     let mut table = fib::fib_table();
-    let only = query(&[("vrf", vrf.map(Into::into)), ("prefix", prefix.map(Into::into))]);
-    to.paged("/v1/fib", PAGE, &only, |to, page: FibPage| {
+    to.paged("/v1/fib", PAGE, only, |to, page: FibPage| {
         to.lines(&page.routes, &mut table, fib::fib_row)?;
         Ok(page.next)
     })

@@ -87,6 +87,11 @@ impl Printer {
         Ok(self.out.write_all(text.as_bytes())?)
     }
 
+    /// Writes what is printed so far.
+    pub(super) fn flush(&mut self) -> Printed {
+        Ok(self.out.flush()?)
+    }
+
     /// Prints a JSON document.
     pub(super) fn json<T: Serialize>(&mut self, reply: &T) -> Printed {
         serde_json::to_writer_pretty(&mut self.out, reply)?;

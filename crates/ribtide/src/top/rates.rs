@@ -38,7 +38,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Takes in a reading, `elapsed` after the former one. A router that started anew begins with its next reading.
+    /// Takes in a reading, `elapsed` after the former one. A router that started again begins with its next reading.
     pub(super) fn take(&mut self, pipeline: &Pipeline, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         if let Some(former) = self.former.replace(pipeline.clone())
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_that_started_anew_has_no_negative_rate() {
+    fn a_router_that_started_again_has_no_negative_rate() {
         let mut rates = Rates::default();
         for routes in [1000, 2000, 10, 20] {
             rates.take(&reading(routes, 0.0, routes, 0), Duration::from_secs(1));

@@ -124,7 +124,7 @@ fn when(exit: Exit) -> &'static str {
             "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
                  was refused, a stage or a daemon that cannot go on. `check`: a configuration with errors. The last lines on \
                  standard error have what is wrong, where, and what to do. `route-check`: routes differ. `show health`: something is stalled, or RPKI data is missing. `flush`: routes or \
-                 objects are left"
+                 objects are left. `policy test`: a policy decides otherwise than `--expect` says"
         }
         Exit::Unusable => {
             "The command line is wrong; standard error has the usage. `run` and the SONiC daemons: also the configuration \

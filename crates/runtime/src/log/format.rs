@@ -21,9 +21,14 @@ pub(super) struct Lines {
     json: format::Format<Json>,
 }
 
+/// An event as a JSON object, its fields beside time, level and target.
+pub(super) fn json() -> format::Format<Json> {
+    format::json().flatten_event(true).with_current_span(false).with_span_list(false)
+}
+
 impl Lines {
     pub(super) fn new(format: Format, journal: bool) -> Lines {
-        let json = format::json().flatten_event(true).with_current_span(false).with_span_list(false);
+        let json = json();
         let is_json = Arc::new(AtomicBool::new(format == Format::Json));
         Lines { is_json, journal, text: format::format(), json }
     }

@@ -8,13 +8,16 @@
 
 mod format;
 mod queue;
+mod recent;
 mod settings;
 pub mod target;
 
+pub use recent::RecentEvent;
 pub use settings::{Format, Levels, LogSettings};
 
 use format::Lines;
 use queue::{Item, Queue};
+use recent::Recent;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -38,6 +41,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 struct Running {
     queue: Queue,
     lines: Lines,
+    recent: Recent,
     filter: reload::Handle<Targets, Registry>,
     /// The levels of [`VARIABLE`], which no reload changes.
     forced: Option<Levels>,
@@ -81,10 +85,11 @@ pub fn start(settings: &LogSettings) -> Result<(), StartError> {
     let (queue, items) = Queue::new(QUEUE_LINES);
     queue.spawn_writer(items, std::io::stderr()).map_err(StartError::Thread)?;
     let (filter, handle) = reload::Layer::new(levels.0.clone());
-    let subscriber = subscriber(filter, lines.clone(), queue.clone());
+    let recent = Recent::default();
+    let subscriber = subscriber(filter, lines.clone(), queue.clone(), recent.clone());
     // It fails only where another subscriber is there, and then so is its log.
     let _ = tracing::subscriber::set_global_default(subscriber);
-    let _ = RUNNING.set(Running { queue, lines, filter: handle, forced });
+    let _ = RUNNING.set(Running { queue, lines, recent, filter: handle, forced });
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let at = panic.location().map(ToString::to_string);
@@ -118,6 +123,11 @@ pub fn dropped() -> u64 {
     RUNNING.get().map_or(0, |running| running.queue.dropped())
 }
 
+/// The latest events, with a higher number than `after`, in order. Levels apply to them as to lines.
+pub fn recent(after: u64) -> Vec<RecentEvent> {
+    RUNNING.get().map_or(Vec::new(), |running| running.recent.after(after))
+}
+
 /// Waits until the lines of earlier events are written, for [`FLUSH_TIMEOUT`] at most.
 pub fn flush() {
     if let Some(running) = RUNNING.get() {
@@ -125,24 +135,29 @@ pub fn flush() {
     }
 }
 
-/// Writes the lines that `filter` lets pass into `queue`.
+/// Writes the lines that `filter` lets pass into `queue`, and keeps their events in `recent`.
 fn subscriber(
     filter: impl Layer<Registry> + Send + Sync,
     lines: Lines,
     queue: Queue,
+    recent: Recent,
 ) -> impl Subscriber + Send + Sync {
     let fields = fmt::format::debug_fn(format::write_field).delimited(" ");
     // Errors of the log itself are not printed either: standard error may block.
     let layer =
         fmt::layer().fmt_fields(fields).event_format(lines).with_writer(queue).log_internal_errors(false);
-    Registry::default().with(filter).with(layer)
+    let kept = fmt::layer().event_format(format::json()).with_writer(recent).log_internal_errors(false);
+    Registry::default().with(filter).with(layer).with(kept)
 }
 
 /// Runs `body` and returns the lines of its events on this thread, for tests.
 pub fn capture(settings: &LogSettings, body: impl FnOnce()) -> String {
     let (queue, items) = Queue::new(QUEUE_LINES);
     let lines = Lines::new(settings.format, false);
-    tracing::subscriber::with_default(subscriber(settings.levels.0.clone(), lines, queue), body);
+    tracing::subscriber::with_default(
+        subscriber(settings.levels.0.clone(), lines, queue, Recent::default()),
+        body,
+    );
     let line = |item| match item {
         Item::Line(line) => String::from_utf8_lossy(&line).into_owned(),
         Item::Flush(_) => String::new(),

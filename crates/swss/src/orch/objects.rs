@@ -51,7 +51,7 @@ macro_rules! under {
 impl Objects {
     pub(super) fn new(config: &OrchConfig) -> Objects {
         Objects {
-            ports: Ports::new(config.reports_ports),
+            ports: Ports::new(config.reports_ports, config.host_interfaces),
             vrfs: Vrfs::default(),
             interfaces: Interfaces::new(config.mac),
             neighbors: Neighbors::default(),

@@ -103,11 +103,13 @@ pub(super) struct Ports {
     objects: PortObjects,
     /// [`super::OrchConfig::reports_ports`].
     reports: bool,
+    /// [`super::OrchConfig::host_interfaces`].
+    host_interfaces: bool,
 }
 
 impl Ports {
-    pub(super) fn new(reports: bool) -> Ports {
-        Ports { reports, ..Ports::default() }
+    pub(super) fn new(reports: bool, host_interfaces: bool) -> Ports {
+        Ports { reports, host_interfaces, ..Ports::default() }
     }
 
     /// Takes in a change of PORT_TABLE.
@@ -259,6 +261,7 @@ impl Ports {
         let sets_admin_state = set_port(&name, oid, &PortRow::default(), &row, outbox);
         outbox.notify(Notification::LowerReady(name.clone()));
         self.step_on(&name, outbox);
+        self.want_host_interface(&name, outbox);
         // Else when the chip has it, since links follow it.
         if !sets_admin_state {
             self.read_status(&name, outbox);

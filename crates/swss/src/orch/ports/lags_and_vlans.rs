@@ -31,6 +31,8 @@ pub(in crate::orch) enum PortObject {
     /// Of a port or LAG.
     BridgePort(Name),
     VlanMember(MemberKey),
+    /// Of a port, LAG or VLAN.
+    HostInterface(Name),
 }
 
 impl PortObject {
@@ -41,6 +43,7 @@ impl PortObject {
             PortObject::Vlan(_) => ObjectType::Vlan,
             PortObject::BridgePort(_) => ObjectType::BridgePort,
             PortObject::VlanMember(_) => ObjectType::VlanMember,
+            PortObject::HostInterface(_) => ObjectType::Hostif,
         }
     }
 }
@@ -52,6 +55,7 @@ impl std::fmt::Display for PortObject {
             PortObject::LagMember(MemberKey { group, member })
             | PortObject::VlanMember(MemberKey { group, member }) => write!(f, "{member} in {group}"),
             PortObject::BridgePort(name) => write!(f, "the bridge port of {name}"),
+            PortObject::HostInterface(name) => write!(f, "the host interface of {name}"),
         }
     }
 }
@@ -240,7 +244,7 @@ impl Ports {
             if self.mtu(&name) != before {
                 outbox.notify(Notification::LowerChanged(name.clone()));
             }
-            changed.push(PortObject::Lag(name));
+            changed.extend([PortObject::Lag(name.clone()), PortObject::HostInterface(name)]);
         }
         for (key, pending) in self.objects.lag_member_changes.take() {
             match pending.set {
@@ -267,7 +271,7 @@ impl Ports {
             if (self.mtu(&name), self.mac(&name)) != before {
                 outbox.notify(Notification::LowerChanged(name.clone()));
             }
-            changed.push(PortObject::Vlan(name));
+            changed.extend([PortObject::Vlan(name.clone()), PortObject::HostInterface(name)]);
         }
         for (key, pending) in self.objects.vlan_member_changes.take() {
             match pending.set {
@@ -305,6 +309,10 @@ impl Ports {
             PortObject::LagMember(key) => lag_members.contains_key(key),
             PortObject::Vlan(name) => vlans.contains_key(name),
             PortObject::VlanMember(key) => vlan_members.contains_key(key),
+            PortObject::HostInterface(name) => {
+                let exists = lags.contains_key(name) || vlans.contains_key(name);
+                self.host_interfaces && (exists || self.ports.contains_key(name))
+            }
             PortObject::BridgePort(name) => {
                 groups_of.get(name).into_iter().flatten().any(
                     |group| matches!(group, PortObject::VlanMember(key) if vlan_members.contains_key(key)),
@@ -383,6 +391,15 @@ impl Ports {
                     ),
                 ]
             }
+            // What SONiC's `addHostIntfs` creates for a port.
+            PortObject::HostInterface(name) => {
+                let (Lower::Port(oid) | Lower::Vlan(oid)) = self.lower(name)?;
+                vec![
+                    Attr::raw("SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV"),
+                    Attr::raw("SAI_HOSTIF_ATTR_OBJ_ID", &oid.to_string()),
+                    Attr::raw("SAI_HOSTIF_ATTR_NAME", name),
+                ]
+            }
             PortObject::VlanMember(key) => vec![
                 Attr::VlanMemberVlan(objects.usable(&PortObject::Vlan(key.group.clone()))?),
                 Attr::VlanMemberBridgePort(objects.usable(&PortObject::BridgePort(key.member.clone()))?),
@@ -410,7 +427,7 @@ impl Ports {
             PortObject::VlanMember(key) => {
                 objects.vlan_members.get(key).map(|row| sai_tagging(row.tagging)).into_iter().collect()
             }
-            PortObject::BridgePort(_) | PortObject::Vlan(_) => Vec::new(),
+            PortObject::BridgePort(_) | PortObject::Vlan(_) | PortObject::HostInterface(_) => Vec::new(),
         }
     }
 
@@ -424,7 +441,7 @@ impl Ports {
             PortObject::Lag(_) => vec![Attr::LagTpid(DEFAULT_TPID), Attr::LagVlan(DEFAULT_VLAN)],
             PortObject::VlanMember(_) => attrs.last().cloned().into_iter().collect(),
             PortObject::BridgePort(_) => vec![Attr::BridgePortAdminState(true)],
-            PortObject::Vlan(_) => Vec::new(),
+            PortObject::Vlan(_) | PortObject::HostInterface(_) => Vec::new(),
         }
     }
 
@@ -464,6 +481,7 @@ impl Ports {
             PortObject::Lag(_) | PortObject::Vlan(_) => [None, None],
             PortObject::LagMember(key) => [Some(PortObject::Lag(key.group.clone())), None],
             PortObject::BridgePort(name) => [Some(PortObject::Lag(name.clone())), None],
+            PortObject::HostInterface(name) => [Some(PortObjects::of_name(name)), None],
             PortObject::VlanMember(key) => {
                 [Some(PortObject::Vlan(key.group.clone())), Some(PortObject::BridgePort(key.member.clone()))]
             }
@@ -618,8 +636,13 @@ impl Ports {
             PortObject::Lag(name) => {
                 self.step_members(name, outbox);
                 self.step_object(&PortObject::BridgePort(name.clone()), outbox);
+                self.step_object(&PortObject::HostInterface(name.clone()), outbox);
             }
-            PortObject::Vlan(name) => self.step_members(name, outbox),
+            PortObject::Vlan(name) => {
+                self.step_members(name, outbox);
+                self.step_object(&PortObject::HostInterface(name.clone()), outbox);
+            }
+            PortObject::HostInterface(name) => self.step_object(&PortObjects::of_name(name), outbox),
             PortObject::LagMember(key) => {
                 self.step_object(&PortObject::Lag(key.group.clone()), outbox);
                 self.step_on(&key.member, outbox);
@@ -636,6 +659,15 @@ impl Ports {
                 self.step_object(&PortObject::BridgePort(key.member.clone()), outbox);
                 self.step_object(&PortObject::Vlan(key.group.clone()), outbox);
             }
+        }
+    }
+
+    /// Requests the host interface of a port that is in the chip, where each port has one.
+    pub(super) fn want_host_interface(&mut self, name: &Name, outbox: &mut Outbox) {
+        let object = PortObject::HostInterface(name.clone());
+        if self.is_wanted(&object) {
+            self.objects.states.entry(object.clone()).or_default().wanted = true;
+            self.step_object(&object, outbox);
         }
     }
 

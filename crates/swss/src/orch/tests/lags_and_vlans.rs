@@ -422,3 +422,47 @@ fn cold_restart_at_a_switch_that_forwards_keeps_its_objects() {
     assert_eq!(world.restart_warm_from(crate::orch::PreviousIds::default(), &[]), 0);
     assert_eq!(world.forwarding("10.8.0.0/16"), "10.0.10.2@1010 10.0.25.2@102 10.0.30.2@300102");
 }
+
+#[test]
+fn host_interfaces_come_and_go_with_ports_lags_and_vlans() {
+    let config = OrchConfig { window: 4, host_interfaces: true, ..OrchConfig::default() };
+    let mut world = World::bare(config, Chip::new());
+    world.ports();
+    world.settle();
+    let names = |world: &World| {
+        let hosts = world.syncd.chip().objects.values().filter(|(kind, _)| *kind == ObjectType::Hostif);
+        let mut names: Vec<String> = hosts.map(|(_, attrs)| attrs.last().unwrap().value()).collect();
+        names.sort();
+        names
+    };
+    let ports = ["Ethernet0", "Ethernet1", "Ethernet2", "Ethernet3"];
+    assert_eq!(names(&world), ports);
+    // As `addHostIntfs` of SONiC's PortsOrch.
+    let attrs = &created(&world, ObjectType::Hostif)[0];
+    let kind = "SAI_HOSTIF_ATTR_TYPE=SAI_HOSTIF_TYPE_NETDEV";
+    assert_eq!(attrs[..2], [kind, "SAI_HOSTIF_ATTR_OBJ_ID"]);
+    assert!(attrs[2].starts_with("SAI_HOSTIF_ATTR_NAME=Ethernet"), "{attrs:?}");
+    set_all(&mut world, &LAG_ROWS);
+    set_all(&mut world, &[("VLAN_TABLE:Vlan10", "mtu=9100")]);
+    let mut all: Vec<&str> = ports.into_iter().chain(["PortChannel1", "Vlan10"]).collect();
+    assert_eq!(names(&world), all);
+    // A LAG waits for its host interface, which the chip checks.
+    for (key, _) in LAG_ROWS.iter().chain(&[("VLAN_TABLE:Vlan10", "")]) {
+        world.set(key, "DEL");
+    }
+    world.settle();
+    all.truncate(4);
+    assert_eq!(names(&world), all);
+    assert_eq!(world.syncd.chip().count(ObjectType::Lag), 0);
+    assert_eq!(world.syncd.chip().violations, [""; 0]);
+    // It comes back before the chip has removed it.
+    set_all(&mut world, &LAG_ROWS[..1]);
+    world.set(LAG_ROWS[0].0, "DEL");
+    world.set(LAG_ROWS[0].0, LAG_ROWS[0].1);
+    world.settle();
+    assert_eq!(names(&world), ["Ethernet0", "Ethernet1", "Ethernet2", "Ethernet3", "PortChannel1"]);
+    let before = names(&world);
+    world.restart_warm(&[]);
+    world.settle();
+    assert_eq!((names(&world), world.syncd.chip().count(ObjectType::Lag)), (before, 1));
+}

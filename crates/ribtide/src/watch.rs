@@ -1,0 +1,64 @@
+//! `ribtide watch`: a prefix in each stage, again after each change.
+
+use crate::client::Client;
+use crate::show::{Output, explain_query, explain_text};
+use ribtide_model::Explain;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// Prints what `ribtide explain` says of a prefix, and again when that changes, until the output or the router ends. With
+/// `changes`, ends after so many.
+pub(crate) fn run(
+    prefix: &str,
+    vrf: Option<&str>,
+    neighbor: Option<IpAddr>,
+    interval: f64,
+    changes: Option<u64>,
+    output: &Output,
+) -> Result<(), String> {
+    let (client, began) = (Client::new(&output.socket), Instant::now());
+    let path = format!("/v1/explain?{}", explain_query(prefix, vrf, neighbor));
+    let mut last: Option<String> = None;
+    let mut left = changes;
+    loop {
+        let reply: Explain = client.get(&path)?;
+        let text = match output.json {
+            true => serde_json::to_string(&reply).map_err(|e| e.to_string())? + "\n",
+            false => explain_text(&reply),
+        };
+        if last.as_ref() != Some(&text) {
+            let head = match output.json {
+                true => String::new(),
+                false => format!("{:.1} s\n", began.elapsed().as_secs_f64()),
+            };
+            match write(&format!("{head}{text}")) {
+                // `| head`
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written.map_err(|e| format!("cannot write the output: {e}"))?,
+            }
+            // The first output is the present state, and no change.
+            if last.replace(text).is_some()
+                && let Some(n) = &mut left
+            {
+                *n = n.saturating_sub(1);
+            }
+        }
+        if left == Some(0) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_secs_f64(interval));
+    }
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The value of `--interval`: seconds.
+pub(crate) fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "write seconds from 0.1 to 3600".into())
+}

@@ -1,0 +1,279 @@
+"""What the operator sees: filters of lists of routes beside FRR's, the configuration in force, the log, and outputs that
+end early."""
+
+import ipaddress
+import json
+import random
+import select
+import subprocess
+
+import pytest
+
+from harness import Frr, Host, Pair, Ribtide, binary, wait_for
+from harness.config import HEAD, LAB, external
+from harness.peers import wait_count
+from harness.speaker import Speaker, attribute, communities, update
+
+FIRST, SECOND = Host.FEEDS
+PEER = 65002
+
+
+def large(*values):
+    """LARGE_COMMUNITY (RFC 8092)."""
+    return attribute(0xc0, 32, b"".join(n.to_bytes(4, "big") for value in values for n in value))
+
+
+def extended(*targets):
+    """EXTENDED COMMUNITIES: route targets of two-octet ASes."""
+    return attribute(0xc0, 16, b"".join(b"\0\2" + asn.to_bytes(2, "big") + n.to_bytes(4, "big") for asn, n in targets))
+
+
+def feed(rng, source, asn, count=300):
+    """Random routes: nested prefixes, paths, and communities of all kinds."""
+    messages = b""
+    for n in range(count):
+        prefix = ipaddress.ip_network((0x14000000 + (rng.randrange(64) << 18) + (rng.randrange(64) << 10), 32)).supernet(
+            new_prefix=rng.choice([12, 14, 16, 18, 20, 22]))
+        path = [asn, *(rng.choice([64900, 64901, 649, 4200000007]) for _ in range(rng.randrange(4)))]
+        more = [communities([(64500, rng.choice([1, 2, 666])), (64501, n % 7)])] if rng.random() < 0.6 else []
+        more += [extended((64500, n % 3))] if rng.random() < 0.4 else []
+        more += [large((64500, 1, n % 5))] if rng.random() < 0.4 else []
+        messages += update([str(prefix)], path, source, *more)
+    return messages
+
+
+def config(more="", keep=""):
+    return f"""
+[router]
+asn = 65001
+router-id = "{Pair.A4}"
+[bgp]
+listen = ["[::]:179"]
+shards = 3
+{external("first", 65010, FIRST, 'import = ["accept"]' + keep)}
+{external("second", 65011, SECOND, 'import = ["accept"]')}
+[bgp.group.link]
+connect-retry = 1
+type = "external"
+peer-asn = {PEER}
+import = ["accept"]
+export = ["accept"]
+families = ["ipv4-unicast"]
+neighbors = ["{Pair.B4}"]
+{more}
+"""
+
+
+FRR = f"""hostname bgpd
+router bgp {PEER}
+ bgp router-id {Pair.B4}
+ no bgp ebgp-requires-policy
+ neighbor {Pair.A4} remote-as 65001
+ neighbor {Pair.A4} timers connect 1
+ no neighbor {Pair.A4} enforce-first-as
+ neighbor {Pair.A4} disable-connected-check
+"""
+
+
+def refused(router, *args):
+    """The sentence with which `ribtide ARGS` ends."""
+    done = subprocess.run([binary(), *args, "--socket", router.socket], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and not done.stdout, done
+    return done.stderr
+
+
+def lines(router, *args):
+    return [json.loads(line) for line in router.text(*args, "--json").splitlines()]
+
+
+@pytest.mark.feature("filters of lists of routes")
+@pytest.mark.peers("frr")
+def test_filters_select_what_frr_selects(pair):
+    rng = random.Random(25)
+    router = Ribtide(pair.a, config())
+    peer = Frr(pair.b, bgpd=FRR)
+    wait_for("the session is established", lambda: router.established(Pair.B4), 60, alive=[router.process])
+    Speaker(pair.a, FIRST, 65010).send(feed(rng, FIRST, 65010) + update(["30.0.0.0/16"], [65010], FIRST))
+    Speaker(pair.a, SECOND, 65011).send(feed(rng, SECOND, 65011) + update(["30.1.0.0/16"], [65011], SECOND))
+    wait_for("both feeds are there", lambda: {"30.0.0.0/16", "30.1.0.0/16"} <= set(router.table()), 60)
+    everything = router.count()
+    wait_for("FRR has everything", lambda: peer.count() == everything, 60)
+
+    def ours(*options):
+        """The prefixes whose best path fits."""
+        routes = lines(router, "show", "route", *options, "--state", "best")
+        assert all(len(route["paths"]) == 1 and route["paths"][0]["best"] for route in routes)
+        prefixes = [route["prefix"] for route in routes]
+        assert prefixes == sorted(prefixes, key=ipaddress.ip_network)
+        return set(prefixes)
+
+    def frr(command):
+        return set(json.loads(peer.query(f"show bgp ipv4 unicast {command} json", "bgpd")).get("routes", {}))
+    for options, command in [
+        (["20.0.0.0/12", "--longer"], "20.0.0.0/12 longer-prefixes"),
+        (["20.64.0.0/14", "--longer-prefixes"], "20.64.0.0/14 longer-prefixes"),
+        (["--community", "64500:1"], "community 64500:1"),
+        (["--community", "64500:1:2"], "large-community 64500:1:2"),
+        (["--as-path", "_64900_"], "regexp _64900_"),
+        (["--as-path", "^65010 649$"], "regexp ^65001_65010_649$"),
+        (["--origin-as", "64901"], "regexp _64901$"),
+    ]:
+        selected = ours(*options)
+        assert selected == frr(command) and 0 < len(selected) < everything, options
+    with_both = frr("community 64500:2") & frr("community 64501:3")
+    assert ours("--community", "64500:2", "--community", "64501:3") == with_both != set()
+    # FRR has no list of what contains a prefix: by the meaning of containing.
+    inside = ipaddress.ip_network("20.20.0.0/22")
+    contains = {p for p in router.table() if inside.subnet_of(ipaddress.ip_network(p))}
+    assert ours(str(inside), "--shorter") == contains and ours("20.20.0.0", "--shorter") >= contains
+    # Conditions narrow each other, and a filter that nothing fits gives nothing.
+    both = ours("--community", "64500:1", "--as-path", "_64900_")
+    assert both == ours("--community", "64500:1") & ours("--as-path", "_64900_") and both
+    assert ours("--community", "64500:1", "--community", "64500:3") == set()
+    # Paths, not only best ones: by neighbour, next hop, extended community and state.
+    whole = lines(router, "show", "route")
+    paths = [(route["prefix"], path) for route in whole for path in route["paths"]]
+
+    def of(*options):
+        return sorted((r["prefix"], json.dumps(p, sort_keys=True)) for r in lines(router, "show", "bgp", "route", *options) for p in r["paths"])
+
+    def by(fits):
+        return sorted((prefix, json.dumps(path, sort_keys=True)) for prefix, path in paths if fits(path))
+    assert of("--neighbor", SECOND) == by(lambda p: p["neighbor"] == SECOND) != []
+    assert of("--next-hop", FIRST) == by(lambda p: p["next_hop"] == FIRST) != []
+    assert of("--state", "not-best") == by(lambda p: not p["best"]) != []
+    assert of("--community", "rt:64500:2") == by(lambda p: "rt:64500:2" in p.get("extended_communities", [])) != []
+    assert of("--community", "64501:*") == by(lambda p: any(c.startswith("64501:") for c in p.get("communities", []))) != []
+    assert of("--origin-as", "64900-64901") == by(lambda p: p["as_path"].split()[-1] in ("64900", "64901")) != []
+    # Advertised: the attributes as sent, with our own AS.
+    sent = lines(router, "show", "bgp", "neighbor", Pair.B4, "advertised", "--as-path", "^65001 65011", "--community", "64500:2")
+    assert {r["prefix"] for r in sent} == frr("regexp ^65001_65011_") & frr("community 64500:2") != set()
+    assert {r["prefix"] for r in lines(router, "show", "bgp", "neighbor", Pair.B4, "advertised", "20.0.0.0/12", "--longer")} == frr("20.0.0.0/12 longer-prefixes")
+    # What a caller misspells is refused, with the field and the remedy.
+    assert "--state" not in refused(router, "show", "route", "--state", "bst")
+    assert "write one of best, not-best" in refused(router, "show", "route", "--state", "bst")
+    assert "community: \"65001\" is no community" in refused(router, "show", "route", "--community", "65001")
+    assert "as-path: \"(1\" is no AS path expression" in refused(router, "show", "route", "--as-path", "(1")
+    assert "origin-as: \"AS1\" is no number" in refused(router, "show", "route", "--origin-as", "AS1")
+    assert "next-hop: \"eth0\" is no address" in refused(router, "show", "route", "--next-hop", "eth0")
+    assert "there is no neighbour 192.0.2.99" in refused(router, "show", "route", "--neighbor", "192.0.2.99")
+    assert "[rpki]" in refused(router, "show", "route", "--state", "valid")
+    assert "has bits set beyond its length" in refused(router, "show", "route", "20.0.0.1/8", "--longer")
+
+
+def test_received_routes_are_filtered_before_the_policy_runs(pair):
+    rng = random.Random(7)
+    policy = '''
+[policy.community-set.secret]
+members = ["64500:666"]
+[[policy.definition.in.statement]]
+conditions.match-community-set = "secret"
+actions.policy-result = "reject"
+'''
+    text = config(policy, "\nkeep-received = true").replace('import = ["accept"]\nkeep', 'import = ["in", "accept"]\nkeep')
+    router = Ribtide(pair.a, text)
+    Speaker(pair.a, FIRST, 65010).send(feed(rng, FIRST, 65010, 3000) + update(["30.0.0.0/16"], [65010], FIRST))
+    wait_for("the feed is there", lambda: "30.0.0.0/16" in router.table(), 60, alive=[router.process])
+
+    def received(*options, which="received"):
+        return [r["prefix"] for r in lines(router, "show", "bgp", "neighbor", FIRST, which, *options)]
+    whole = lines(router, "show", "bgp", "neighbor", FIRST, "received")
+    assert len(whole) > 1000
+    rejected = [r["prefix"] for r in whole if not r["accepted"]]
+    assert received("--state", "rejected") == received(which="filtered") == received("--community", "64500:666") == rejected != []
+    assert received("--state", "accepted") == [r["prefix"] for r in whole if r["accepted"]]
+    inside = [r["prefix"] for r in whole if ipaddress.ip_network(r["prefix"]).subnet_of(ipaddress.ip_network("20.0.0.0/9"))]
+    assert received("20.0.0.0/9", "--longer") == inside != []
+    ends = [r["prefix"] for r in whole if r["as_path"].split()[-1] == "649" and not r["accepted"]]
+    assert received("--origin-as", "649", which="filtered") == ends != []
+    assert "write one of accepted, rejected" in refused(router, "show", "bgp", "neighbor", FIRST, "received", "--state", "best")
+
+
+def test_selected_routes_are_filtered_by_dataplane_state(host):
+    text = (HEAD + external("first", 65010, FIRST, 'import = ["accept"]') + "[fib]" + LAB
+            + '[[static]]\nprefix = "20.9.0.0/16"\nnext-hop = ["10.0.0.77"]\n')
+    router = Ribtide(host, text)
+    router.text("config", "asic", "refuse", "20.1.0.0/16")
+    Speaker(host, FIRST, 65010).send(update(["20.1.0.0/16", "20.1.2.0/24", "20.2.0.0/16"], [65010], "10.0.0.5"))
+    wait_for("the chip has refused one", lambda: [r["prefix"] for r in router.show("fib", "--state", "failed")] == ["20.1.0.0/16"], 60)
+    router.ends_differing("the chip refuses a route")
+
+    def fib(*options):
+        return {r["prefix"] for r in router.show("fib", *options)}
+    assert fib("--protocol", "ebgp") == {"20.1.0.0/16", "20.1.2.0/24", "20.2.0.0/16"}
+    assert fib("--protocol", "static") == {"20.9.0.0/16"} == fib("--next-hop", "10.0.0.77")
+    assert fib("20.1.0.0/16", "--longer") == {"20.1.0.0/16", "20.1.2.0/24"} == fib("20.1.2.9", "--shorter")
+    assert fib("20.0.0.0/8", "--longer", "--state", "installed", "--protocol", "ebgp") == {"20.1.2.0/24", "20.2.0.0/16"}
+    assert "write one of connected, static, ebgp, ibgp, kernel" in refused(router, "show", "fib", "--protocol", "bgp")
+    assert "write one of installed, pending, failed" in refused(router, "show", "fib", "--state", "up")
+
+
+def test_the_configuration_in_force_has_no_secrets(host):
+    text = (HEAD + external("first", 65010, FIRST, 'import = ["accept"]\npassword = "hunter2"   # since May')
+            + "[fib]" + LAB)
+    router = Ribtide(host, text)
+    shown = router.text("show", "configuration")
+    assert shown.splitlines()[0] == f"# {router.config}" and "hunter2" not in shown
+    assert shown.split("\n", 1)[1] == router.config.read_text().replace('"hunter2"   # since May', '"********"')
+    # It is what is in force, not what the file has by now.
+    router.config.write_text(router.config.read_text() + '[log]\nlevel = "warn"\n')
+    assert 'level = "warn"' not in router.text("show", "configuration")
+    router.text("config", "fib", "nexthop-cache", "epoch")
+    router.text("config", "bgp", "shards", "2")
+    assert router.show("configuration")["changed"]["fib.nexthop-cache"] == '"epoch"'
+    router.text("reload")
+    assert 'level = "warn"' in router.text("show", "configuration") and "changed" not in router.show("configuration")
+
+
+def test_the_log_and_its_events_are_read_from_the_router(host):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]'))
+    monitor = subprocess.Popen([binary(), "monitor", "--target", "bgp", "--json", "--socket", router.socket], stdout=subprocess.PIPE, text=True)
+    speaker = Speaker(host, FIRST, 65010)
+    event = None
+    for _ in range(30):
+        # An event before the monitor's first request is none of its.
+        wait_for("the session is established", lambda: router.established(FIRST), 60, alive=[router.process])
+        router.text("clear", "bgp", "neighbor", FIRST)
+        if select.select([monitor.stdout], [], [], 2)[0]:
+            event = json.loads(monitor.stdout.readline())
+            break
+        speaker = Speaker(host, FIRST, 65010)
+    monitor.kill()
+    monitor.wait()
+    assert event["target"].startswith("bgp::session") and event["fields"]["neighbor"] == FIRST, event
+    del speaker
+    logged = lines(router, "show", "log", "--neighbor", FIRST)
+    assert any(e["number"] == event["number"] for e in logged)
+    worse = lines(router, "show", "log", "--neighbor", FIRST, "--level", "warn")
+    assert worse == [e for e in logged if e["level"] in ("WARN", "ERROR")] != []
+    text = router.text("show", "log", "--target", "bgp", "-n", "1")
+    assert len(text.splitlines()) == 1 and f"neighbor={FIRST}" in text
+    assert "write one of error, warn" in refused(router, "show", "log", "--level", "wran")
+
+
+def test_watch_prints_a_prefix_again_when_it_changes(host):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]'))
+    speaker = Speaker(host, FIRST, 65010)
+    wait_for("the session is established", lambda: router.established(FIRST), 60, alive=[router.process])
+    watch = subprocess.Popen([binary(), "watch", "20.1.0.0/16", "--changes", "1", "--interval", "0.1", "--json", "--socket", router.socket],
+                             stdout=subprocess.PIPE, text=True)
+    before = json.loads(watch.stdout.readline())
+    assert before["conclusion"] == "nothing is known of 20.1.0.0/16"
+    speaker.send(update(["20.1.0.0/16"], [65010], FIRST))
+    after = json.loads(watch.stdout.readline())
+    assert "from " + FIRST in " ".join(after["stages"][0]["messages"])
+    assert watch.wait(30) == 0
+
+
+@pytest.mark.parametrize("args", [("show", "route"), ("show", "route", "--json"), ("show", "bgp", "neighbor"), ("show", "log"),
+                                  ("show", "configuration"), ("schema",), ("explain", "20.1.0.0/16")])
+def test_a_reader_that_ends_early_is_no_error(host, args):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]'))
+    speaker = Speaker(host, FIRST, 65010)
+    speaker.send(b"".join(update([f"20.{n >> 8}.{n & 255}.0/24"], [65010], FIRST) for n in range(3000)))
+    wait_count(router, 3000)
+    socket = ("--socket", str(router.socket)) if args[0] != "schema" else ()
+    command = subprocess.Popen([binary(), *args, *socket], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command.stdout.readline()
+    command.stdout.close()
+    assert command.wait(60) == 0 and command.stderr.read() == ""
