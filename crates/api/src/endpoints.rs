@@ -208,7 +208,7 @@ impl Endpoints {
             endpoints.plain(
                 path,
                 &["text/html", "text/css", "text/javascript"],
-                get(async move || page::reply(content_type, content)),
+                get(async move |UrlQuery(Nothing {})| page::reply(content_type, content)),
             )
         })
     }
