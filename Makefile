@@ -61,7 +61,7 @@ fuzz: ## bytes from outside, guided by coverage; TARGETS='update fpm' for some, 
 	@scripts/setup fuzz
 	@scripts/fuzz $(TARGETS)
 
-tsan: ## tests with threads under ThreadSanitizer; needs the nightly toolchain with rust-src
+tsan: ## tests with threads under ThreadSanitizer
 	@scripts/tsan
 
 loom: ## models of rings, calls, stop and hand-overs in loom: every order of their threads (LOOM_MAX_PREEMPTIONS)

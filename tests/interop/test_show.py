@@ -214,15 +214,15 @@ def test_the_configuration_in_force_has_no_secrets(host):
     router = Ribtide(host, text)
     shown = router.text("show", "configuration")
     assert shown.splitlines()[0] == f"# {router.config}" and "hunter2" not in shown
-    assert shown.split("\n", 1)[1] == router.config.read_text().replace('"hunter2"   # since May', '"********"')
+    assert shown.split("\n", 1)[1] == router.config.read_text().replace('"hunter2"', '"********"')
     # It is what is in force, not what the file has by now.
-    router.config.write_text(router.config.read_text() + '[log]\nlevel = "warn"\n')
-    assert 'level = "warn"' not in router.text("show", "configuration")
+    router.config.write_text(router.config.read_text() + "# a comment\n")
+    assert "# a comment" not in router.text("show", "configuration")
     router.text("config", "fib", "nexthop-cache", "epoch")
     router.text("config", "bgp", "shards", "2")
     assert router.show("configuration")["changed"]["fib.nexthop-cache"] == '"epoch"'
     router.text("reload")
-    assert 'level = "warn"' in router.text("show", "configuration") and "changed" not in router.show("configuration")
+    assert "# a comment" in router.text("show", "configuration") and "changed" not in router.show("configuration")
 
 
 def test_the_log_and_its_events_are_read_from_the_router(host):

@@ -33,7 +33,7 @@ const GRAPH: &[Row] = &[
     row("swss", &["prefix", "wire", "sai"], &[]),
     row("runtime", &[], &[]),
     row("vswitch", &["prefix", "sai", "swss"], &[]),
-    row("sai-library", &["prefix", "sai", "swss"], &["vswitch"]),
+    row("sai-library", &["prefix", "sai", "swss"], &[]),
     row("tables", &["prefix", "swss", "runtime"], &[]),
     row("text", &[], &[]),
     row("privileges", &[], &[]),
@@ -167,7 +167,7 @@ const GRAPH: &[Row] = &[
             "config",
             "dataplane",
         ],
-        &[],
+        &["sai"],
     ),
     row(
         "ribtide",

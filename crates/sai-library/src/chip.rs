@@ -4,9 +4,9 @@ use crate::convert::{Attributes, LIST_MAX};
 use crate::library::{BUFFER_OVERFLOW, Failed, INVALID_PARAMETER, Id, Library};
 use crate::notify;
 use ribtide_sai::{Attribute, Key, Value, ValueType};
-use ribtide_swss::sai::notification::PortState;
+use ribtide_swss::sai::notification::{FdbChange, FdbEvent, PortState};
 use ribtide_swss::sai::{
-    Attr, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
+    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
     QueryReply, RawText, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
@@ -23,13 +23,22 @@ pub struct LibraryChip {
     ports: BTreeMap<u64, i32>,
     /// Whether the next link states are those of all ports.
     all_ports: bool,
+    /// Changes of the FDB that syncd has not taken.
+    fdb: Vec<notify::FdbEvent>,
 }
 
 impl LibraryChip {
     /// A library without a switch. `wake` is called when it has a notification.
     pub fn new(library: Library, wake: Option<notify::Wake>) -> LibraryChip {
         notify::wake_with(wake);
-        LibraryChip { library, switch: 0, events: Vec::new(), ports: BTreeMap::new(), all_ports: false }
+        LibraryChip {
+            library,
+            switch: 0,
+            events: Vec::new(),
+            ports: BTreeMap::new(),
+            all_ports: false,
+            fdb: Vec::new(),
+        }
     }
 
     /// Takes the sentences for the log.
@@ -37,10 +46,12 @@ impl LibraryChip {
         std::mem::take(&mut self.events)
     }
 
-    /// Takes what the library reported, except for link states, which [`Sai::port_states`] returns.
+    /// Takes what the library reported, except for link states, which [`Sai::port_states`] returns, and changes of
+    /// the FDB, which [`Sai::fdb_events`] returns.
     pub fn hear(&mut self) -> notify::Notifications {
         let mut heard = notify::take();
         self.ports.append(&mut heard.ports);
+        self.fdb.append(&mut heard.fdb);
         heard
     }
 
@@ -51,14 +62,27 @@ impl LibraryChip {
         let ([Some(switch), Some(port)], [Some(list), Some(state)]) = (types, names) else {
             return BTreeMap::new();
         };
-        let Ok(Value::Oids(ports)) = self.library.read(switch, Id::Oid(self.switch), list) else {
-            return BTreeMap::new();
+        let ports = match self.library.read(switch, Id::Oid(self.switch), list) {
+            Ok(Value::Oids(ports)) => ports,
+            other => {
+                self.cannot_read(list, other.err());
+                return BTreeMap::new();
+            }
         };
-        let state_of = |oid: u64| match self.library.read(port, Id::Oid(oid), state) {
-            Ok(Value::Int(state)) => Some((oid, state as i32)),
-            _ => None,
-        };
-        ports.into_iter().filter_map(state_of).collect()
+        let mut states = BTreeMap::new();
+        for oid in ports {
+            match self.library.read(port, Id::Oid(oid), state) {
+                Ok(Value::Int(state)) => drop(states.insert(oid, state as i32)),
+                other => self.cannot_read(state, other.err()),
+            }
+        }
+        states
+    }
+
+    /// Notes that an attribute has no value, for the log.
+    fn cannot_read(&mut self, attribute: Attribute, status: Option<Failed>) {
+        let why = status.map_or("it has no value".into(), |status| Status::from_code(status).name());
+        self.events.push(format!("the SAI library does not say {}: {why}", attribute.name()));
     }
 
     /// The attributes of an item for a call.
@@ -188,10 +212,11 @@ impl LibraryChip {
             if let Some(value) = value {
                 attribute.write_value(&value, &mut text);
             }
-            // A length in the place of a list is none of its values where these are typed.
             match Attr::read(attr.name(), &text) {
                 Some(read) => *attr = read,
                 None if done.is_ok() => return Err(Status::Failure),
+                // A length in the place of a list is no value of a typed list.
+                None if !text.is_empty() => *attr = Attr::raw(attr.name(), &text),
                 None => {}
             }
         }
@@ -209,8 +234,15 @@ impl LibraryChip {
                 matches!(attribute.value_type(), ValueType::ObjectId | ValueType::ObjectList)
             });
             for attribute in names {
-                // An attribute that the library does not support has no value.
-                let Ok(mut value) = self.library.read(object, Id::Oid(oid), attribute) else { continue };
+                let mut value = match self.library.read(object, Id::Oid(oid), attribute) {
+                    Ok(value) => value,
+                    // An attribute that the library does not support has no value.
+                    Err(status) if is_unsupported(status) => continue,
+                    Err(status) => {
+                        self.cannot_read(attribute, Some(status));
+                        continue;
+                    }
+                };
                 for oid in value.oids_mut().iter().copied().filter(|oid| *oid != 0) {
                     if !found.contains_key(&oid)
                         && let Some(object) = self.library.object_type(oid)
@@ -225,6 +257,14 @@ impl LibraryChip {
         found.sort_unstable();
         found
     }
+}
+
+/// Whether the status says that a library does not have an attribute.
+fn is_unsupported(status: Failed) -> bool {
+    let status = Status::from_code(status);
+    let plain =
+        [Status::NotSupported, Status::NotImplemented, Status::InvalidParameter, Status::ItemNotFound];
+    plain.contains(&status) || status.attribute().is_some()
 }
 
 fn plain(statuses: Vec<i32>) -> Vec<(u64, i32)> {
@@ -311,6 +351,11 @@ impl Sai for LibraryChip {
         self.all_ports = true;
     }
 
+    fn fdb_events(&mut self) -> Vec<FdbEvent> {
+        let events = std::mem::take(&mut self.fdb);
+        events.into_iter().filter_map(|event| self.fdb_event(event)).collect()
+    }
+
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
         let object = of(object)?;
         let attrs = self.attributes(attrs).map_err(Status::from_code)?;
@@ -333,7 +378,7 @@ impl Sai for LibraryChip {
         self.read(object, Id::Key(&key), attrs)
     }
 
-    fn query(&mut self, query: &Query, _flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+    fn query(&mut self, query: &Query) -> QueryReply {
         self.answer(query).unwrap_or_else(QueryReply::of)
     }
 
@@ -348,6 +393,25 @@ impl Sai for LibraryChip {
 }
 
 impl LibraryChip {
+    /// A change of the FDB as text; `None` for one that SAI does not have.
+    fn fdb_event(&mut self, event: notify::FdbEvent) -> Option<FdbEvent> {
+        let Some(change) = FdbChange::from_code(event.event) else {
+            self.events
+                .push(format!("the SAI library reports a change {} of the FDB, which is none", event.event));
+            return None;
+        };
+        let mut text = String::new();
+        ribtide_sai::ObjectType::from_short_name("FDB_ENTRY")?.write_key(&event.key, &mut text);
+        let key = RawText::read(&text);
+        let mut attrs = Attrs::new();
+        for (attribute, value) in &event.attrs {
+            text.clear();
+            attribute.write_value(value, &mut text);
+            attrs.extend(Attr::read(attribute.name(), &text));
+        }
+        Some(FdbEvent { change, key, attrs })
+    }
+
     /// The type and the key of an entry in text.
     fn entry_key(
         &mut self,

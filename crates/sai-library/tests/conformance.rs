@@ -1,20 +1,19 @@
-//! The same tests of every chip behind the trait `Sai`: the virtual switch, and a library behind the C ABI.
+//! The conformance suite of chips, with a library behind the C ABI, and what only a library has.
 //!
-//! `SAI_LIBRARY=PATH cargo test -p ribtide-sai-library --test conformance` runs them with another library too, such as
-//! SONiC's `libsaivs.so`; `SAI_PROFILE=FILE` is its profile, with a line `KEY=VALUE` for each setting.
+//! `SAI_LIBRARY=PATH cargo test -p ribtide-sai-library --test conformance` runs the suite with another library too, such
+//! as SONiC's `libsaivs.so`; `SAI_PROFILE=FILE` is its profile, with a line `KEY=VALUE` for each setting.
 
+#[path = "../../vswitch/tests/conformance/suite/mod.rs"]
+mod suite;
 mod support;
 
 use ribtide_sai_library::{Library, LibraryChip, notify};
-use ribtide_swss::sai::notification::PortState;
-use ribtide_swss::sai::{
-    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OperStatus,
-    PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
-};
-use ribtide_vswitch::{Behavior, PortSetup, VirtualSwitch};
+use ribtide_swss::sai::notification::{FdbChange, FdbEvent, PortState};
+use ribtide_swss::sai::{Attr, Item, ObjectType, Oid, OperStatus, Query, RawText, Sai, Status, Verb};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use suite::{Bench, ROOMY};
 
 /// A library has one set of objects in a process: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -37,18 +36,12 @@ fn library(routes: u32) -> Option<LibraryChip> {
     Some(LibraryChip::new(Library::open(compiled()?, &profile).unwrap(), None))
 }
 
-fn virtual_switch(routes: u32) -> VirtualSwitch {
-    let mut chip = VirtualSwitch::new(PortSetup::usual(), Behavior::default());
-    chip.behave([("ipv4-routes", routes.to_string().as_str())]).unwrap();
-    chip
-}
-
-/// Runs a test with each chip; `limited` are those whose room for routes the test sets.
+/// Runs a test with each library. The room for routes is a setting of ours.
 fn each(routes: u32, run: fn(&mut Bench<'_>)) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    run(&mut Bench::new(&mut virtual_switch(routes)));
     if let Some(mut chip) = library(routes) {
         run(&mut Bench::new(&mut chip));
+        assert_eq!(chip.take_events(), [""; 0]);
     }
     if let Some(path) = std::env::var_os("SAI_LIBRARY").filter(|_| routes == ROOMY) {
         let profile = std::env::var_os("SAI_PROFILE").map(|file| std::fs::read_to_string(file).unwrap());
@@ -59,258 +52,7 @@ fn each(routes: u32, run: fn(&mut Bench<'_>)) {
     }
 }
 
-/// Room for every route of a test.
-const ROOMY: u32 = 100_000;
-
-struct Bench<'a> {
-    chip: &'a mut dyn Sai,
-    switch: Oid,
-    vr: Oid,
-    ports: Vec<Oid>,
-    rif: Oid,
-}
-
-impl<'a> Bench<'a> {
-    fn new(chip: &'a mut dyn Sai) -> Bench<'a> {
-        let mut start = Item::new(Oid::NULL, [Attr::SwitchInit(true)]);
-        assert_eq!(chip.one(Verb::Create, ObjectType::Switch, &mut start), Status::Success);
-        let switch = start.id.oid().unwrap();
-        let mut count = [Attr::SwitchPortNumber(0)];
-        chip.get(ObjectType::Switch, &switch.into(), &mut count).unwrap();
-        let [Attr::SwitchPortNumber(count)] = count else { panic!("{count:?}") };
-        let mut own = [
-            Attr::SwitchDefaultVirtualRouter(Oid::NULL),
-            Attr::SwitchPortList(vec![Oid::NULL; count as usize].into()),
-        ];
-        chip.get(ObjectType::Switch, &switch.into(), &mut own).unwrap();
-        let [Attr::SwitchDefaultVirtualRouter(vr), Attr::SwitchPortList(ports)] = own else {
-            panic!("{own:?}")
-        };
-        assert!(!vr.is_null() && ports.len() == count as usize && ports.iter().all(|port| !port.is_null()));
-        let mut bench = Bench { chip, switch, vr, ports: ports.into(), rif: Oid::NULL };
-        let port = bench.ports[1];
-        bench.rif = bench.make(
-            ObjectType::RouterInterface,
-            [Attr::RifVirtualRouter(vr), Attr::RifKind(RifType::Port), Attr::RifPort(port)],
-        );
-        bench
-    }
-
-    fn make<const N: usize>(&mut self, object: ObjectType, attrs: [Attr; N]) -> Oid {
-        let mut item = Item::new(Oid::NULL, attrs);
-        assert_eq!(self.chip.one(Verb::Create, object, &mut item), Status::Success, "{object:?}");
-        let oid = item.id.oid().unwrap();
-        assert!(!oid.is_null());
-        oid
-    }
-
-    /// A next hop with its neighbour.
-    fn hop(&mut self, gateway: &str) -> Oid {
-        let ip = gateway.parse().unwrap();
-        let entry = NeighborEntry { switch: self.switch, rif: self.rif, ip };
-        let mut neighbor = Item::new(entry, [Attr::NeighborMac("02:00:00:00:00:01".parse().unwrap())]);
-        assert_eq!(self.chip.one(Verb::Create, ObjectType::NeighborEntry, &mut neighbor), Status::Success);
-        let rif = self.rif;
-        let attrs = [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(ip), Attr::NextHopRif(rif)];
-        self.make(ObjectType::NextHop, attrs)
-    }
-
-    fn entry(&self, dest: &str) -> RouteEntry {
-        RouteEntry { switch: self.switch, vr: self.vr, dest: dest.parse().unwrap() }
-    }
-
-    fn route(&mut self, verb: Verb, dest: &str, attrs: impl IntoIterator<Item = Attr>) -> Status {
-        let mut item = Item::new(self.entry(dest), attrs);
-        self.chip.one(verb, ObjectType::RouteEntry, &mut item)
-    }
-
-    fn bulk(&mut self, verb: Verb, object: ObjectType, items: &mut [Item], mode: ErrorMode) -> Vec<Status> {
-        let mut statuses = Vec::new();
-        self.chip.bulk(verb, object, items, mode, &mut statuses);
-        assert_eq!(statuses.len(), items.len());
-        statuses
-    }
-
-    fn next_hop(&mut self, dest: &str) -> Result<Oid, Status> {
-        let mut attrs = [Attr::RouteNextHop(Oid::NULL)];
-        self.chip.get(ObjectType::RouteEntry, &self.entry(dest).into(), &mut attrs)?;
-        match attrs {
-            [Attr::RouteNextHop(oid)] => Ok(oid),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn remove(&mut self, object: ObjectType, id: impl Into<ObjectId>) -> Status {
-        self.chip.one(Verb::Remove, object, &mut Item::bare(id))
-    }
-}
-
-#[test]
-fn routes_are_created_read_changed_and_removed() {
-    each(ROOMY, |bench| {
-        let (a, b) = (bench.hop("10.0.0.1"), bench.hop("fc00::1"));
-        for dest in ["20.0.0.0/24", "0.0.0.0/0", "2001:db8::/32", "::/0", "20.0.0.1/32"] {
-            assert_eq!(bench.route(Verb::Create, dest, [Attr::RouteNextHop(a)]), Status::Success, "{dest}");
-            assert_eq!(bench.next_hop(dest), Ok(a), "{dest}");
-            assert_eq!(bench.route(Verb::Set, dest, [Attr::RouteNextHop(b)]), Status::Success, "{dest}");
-            assert_eq!(bench.next_hop(dest), Ok(b), "{dest}");
-            assert_eq!(bench.route(Verb::Create, dest, [Attr::RouteNextHop(a)]), Status::ItemAlreadyExists);
-            assert_eq!(bench.next_hop(dest), Ok(b), "{dest}");
-            assert_eq!(bench.route(Verb::Remove, dest, []), Status::Success, "{dest}");
-            assert_eq!(bench.next_hop(dest), Err(Status::ItemNotFound), "{dest}");
-            assert_eq!(bench.route(Verb::Remove, dest, []), Status::ItemNotFound, "{dest}");
-            let drop = Attr::RoutePacketAction(PacketAction::Drop);
-            assert_eq!(bench.route(Verb::Set, dest, [drop.clone()]), Status::ItemNotFound, "{dest}");
-            assert_eq!(bench.route(Verb::Create, dest, [drop]), Status::Success, "{dest}");
-            assert_eq!(bench.route(Verb::Remove, dest, []), Status::Success, "{dest}");
-        }
-    });
-}
-
-#[test]
-fn objects_in_use_are_not_removed() {
-    each(ROOMY, |bench| {
-        let hop = bench.hop("10.0.0.1");
-        assert_eq!(bench.remove(ObjectType::RouterInterface, bench.rif), Status::ObjectInUse);
-        assert_eq!(bench.route(Verb::Create, "20.0.0.0/24", [Attr::RouteNextHop(hop)]), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ObjectInUse);
-        let group = bench.make(ObjectType::NextHopGroup, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
-        let member = bench.make(
-            ObjectType::NextHopGroupMember,
-            [Attr::MemberGroup(group), Attr::MemberNextHop(hop), Attr::MemberWeight(3)],
-        );
-        assert_eq!(bench.route(Verb::Set, "20.0.0.0/24", [Attr::RouteNextHop(group)]), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHopGroup, group), Status::ObjectInUse);
-        assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ObjectInUse);
-        let mut weight = [Attr::MemberWeight(0)];
-        bench.chip.get(ObjectType::NextHopGroupMember, &member.into(), &mut weight).unwrap();
-        assert_eq!(weight, [Attr::MemberWeight(3)]);
-        assert_eq!(bench.route(Verb::Remove, "20.0.0.0/24", []), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHopGroupMember, member), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHopGroup, group), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::Success);
-        assert_eq!(bench.remove(ObjectType::NextHop, hop), Status::ItemNotFound);
-    });
-}
-
-#[test]
-fn bulk_with_a_failing_entry_obeys_its_error_mode() {
-    each(ROOMY, |bench| {
-        let hop = bench.hop("10.0.0.1");
-        assert_eq!(bench.route(Verb::Create, "20.0.2.0/24", [Attr::RouteNextHop(hop)]), Status::Success);
-        let routes = |bench: &Bench<'_>| -> Vec<Item> {
-            let entry = |n: u32| bench.entry(&format!("20.0.{n}.0/24"));
-            (0..5).map(|n| Item::new(entry(n), [Attr::RouteNextHop(hop)])).collect()
-        };
-        let (yes, exists, not) = (Status::Success, Status::ItemAlreadyExists, Status::NotExecuted);
-        let mut items = routes(bench);
-        let statuses = bench.bulk(Verb::Create, ObjectType::RouteEntry, &mut items, ErrorMode::StopOnError);
-        assert_eq!(statuses, [yes, yes, exists, not, not]);
-        assert_eq!(bench.next_hop("20.0.1.0/24"), Ok(hop));
-        assert_eq!(bench.next_hop("20.0.3.0/24"), Err(Status::ItemNotFound));
-        let mut items = routes(bench);
-        let statuses = bench.bulk(Verb::Create, ObjectType::RouteEntry, &mut items, ErrorMode::IgnoreError);
-        assert_eq!(statuses, [exists, exists, exists, yes, yes]);
-
-        // A set of what is missing, in the middle.
-        assert_eq!(bench.route(Verb::Remove, "20.0.2.0/24", []), yes);
-        let other = bench.hop("10.0.0.2");
-        let mut sets: Vec<Item> = (0..5u32)
-            .map(|n| Item::new(bench.entry(&format!("20.0.{n}.0/24")), [Attr::RouteNextHop(other)]))
-            .collect();
-        let statuses = bench.bulk(Verb::Set, ObjectType::RouteEntry, &mut sets, ErrorMode::StopOnError);
-        assert_eq!(statuses, [yes, yes, Status::ItemNotFound, not, not]);
-        assert_eq!((bench.next_hop("20.0.1.0/24"), bench.next_hop("20.0.3.0/24")), (Ok(other), Ok(hop)));
-        let statuses = bench.bulk(Verb::Set, ObjectType::RouteEntry, &mut sets, ErrorMode::IgnoreError);
-        assert_eq!(statuses, [yes, yes, Status::ItemNotFound, yes, yes]);
-
-        // A removal of what is missing.
-        let mut removals: Vec<Item> =
-            (0..5u32).map(|n| Item::bare(bench.entry(&format!("20.0.{n}.0/24")))).collect();
-        let statuses =
-            bench.bulk(Verb::Remove, ObjectType::RouteEntry, &mut removals, ErrorMode::StopOnError);
-        assert_eq!(statuses, [yes, yes, Status::ItemNotFound, not, not]);
-        let statuses =
-            bench.bulk(Verb::Remove, ObjectType::RouteEntry, &mut removals, ErrorMode::IgnoreError);
-        let missing = Status::ItemNotFound;
-        assert_eq!(statuses, [missing, missing, missing, yes, yes]);
-    });
-}
-
-#[test]
-fn bulk_of_objects_with_ids_returns_an_id_for_each_that_was_made() {
-    each(ROOMY, |bench| {
-        let (a, b) = (bench.hop("10.0.0.1"), bench.hop("10.0.0.2"));
-        let group = bench.make(ObjectType::NextHopGroup, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
-        let member = |hop: Oid| Item::new(Oid::NULL, [Attr::MemberGroup(group), Attr::MemberNextHop(hop)]);
-        // An id that no object has.
-        let absent = Oid(a.0 ^ 0xffff_0000);
-        for (mode, third) in
-            [(ErrorMode::StopOnError, Status::NotExecuted), (ErrorMode::IgnoreError, Status::Success)]
-        {
-            let mut items = [member(a), member(absent), member(b)];
-            let statuses = bench.bulk(Verb::Create, ObjectType::NextHopGroupMember, &mut items, mode);
-            assert!(statuses[0].is_success() && !statuses[1].is_success(), "{statuses:?}");
-            assert_eq!(statuses[2], third);
-            let made: Vec<Oid> = items.iter().filter_map(|item| item.id.oid()).collect();
-            assert_eq!(
-                made.iter().map(|oid| oid.is_null()).collect::<Vec<_>>(),
-                [false, true, !third.is_success()]
-            );
-            for oid in made.into_iter().filter(|oid| !oid.is_null()) {
-                let mut of = [Attr::MemberGroup(Oid::NULL)];
-                bench.chip.get(ObjectType::NextHopGroupMember, &oid.into(), &mut of).unwrap();
-                assert_eq!(of, [Attr::MemberGroup(group)]);
-                assert_eq!(bench.remove(ObjectType::NextHopGroupMember, oid), Status::Success);
-            }
-        }
-    });
-}
-
-#[test]
-fn full_table_refuses_one_more_route() {
-    each(3, |bench| {
-        let hop = bench.hop("10.0.0.1");
-        let mut items: Vec<Item> = (0..5u32)
-            .map(|n| Item::new(bench.entry(&format!("20.0.{n}.0/24")), [Attr::RouteNextHop(hop)]))
-            .collect();
-        let statuses = bench.bulk(Verb::Create, ObjectType::RouteEntry, &mut items, ErrorMode::IgnoreError);
-        let (yes, full) = (Status::Success, Status::TableFull);
-        assert_eq!(statuses, [yes, yes, yes, full, full]);
-        let mut free = [Attr::SwitchAvailableIpv4Route(9)];
-        bench.chip.get(ObjectType::Switch, &bench.switch.into(), &mut free).unwrap();
-        assert_eq!(free, [Attr::SwitchAvailableIpv4Route(0)]);
-        assert_eq!(bench.route(Verb::Remove, "20.0.1.0/24", []), yes);
-        assert_eq!(bench.route(Verb::Create, "20.0.9.0/24", [Attr::RouteNextHop(hop)]), yes);
-    });
-}
-
-#[test]
-fn list_that_is_longer_than_its_room_overflows() {
-    each(ROOMY, |bench| {
-        let mut few = [Attr::SwitchPortList(vec![Oid::NULL; 2].into())];
-        let switch = bench.switch.into();
-        assert_eq!(bench.chip.get(ObjectType::Switch, &switch, &mut few), Err(Status::BufferOverflow));
-        let mut lanes = [Attr::PortLanes(vec![0; 8].into())];
-        let port = bench.ports[0].into();
-        bench.chip.get(ObjectType::Port, &port, &mut lanes).unwrap();
-        let [Attr::PortLanes(lanes)] = lanes else { panic!("{lanes:?}") };
-        assert!(!lanes.is_empty());
-    });
-}
-
-#[test]
-fn unknown_references_and_missing_attributes_are_refused() {
-    each(ROOMY, |bench| {
-        let absent = Oid(bench.rif.0 ^ 0xffff_0000);
-        let status = bench.route(Verb::Create, "20.0.0.0/24", [Attr::RouteNextHop(absent)]);
-        assert!(!status.is_success(), "{status:?}");
-        assert_eq!(bench.next_hop("20.0.0.0/24"), Err(Status::ItemNotFound));
-        let mut rif = Item::new(Oid::NULL, [Attr::RifKind(RifType::Port)]);
-        let status = bench.chip.one(Verb::Create, ObjectType::RouterInterface, &mut rif);
-        assert_eq!((status, rif.id.oid()), (Status::MandatoryAttributeMissing, Some(Oid::NULL)));
-    });
-}
+suite::conformance!(each);
 
 /// Only a library has notifications of its own threads.
 #[test]
@@ -328,6 +70,7 @@ fn notifications_of_a_library_arrive_and_coalesce() {
     let attrs = [
         Attr::SwitchInit(true),
         pointer("SAI_SWITCH_ATTR_PORT_STATE_CHANGE_NOTIFY"),
+        pointer("SAI_SWITCH_ATTR_FDB_EVENT_NOTIFY"),
         pointer("SAI_SWITCH_ATTR_BFD_SESSION_STATE_CHANGE_NOTIFY"),
     ];
     let mut start = Item::new(Oid::NULL, attrs);
@@ -351,6 +94,28 @@ fn notifications_of_a_library_arrive_and_coalesce() {
     let all: Vec<PortState> =
         ports.iter().map(|port| state(*port, if *port == ports[1] { up } else { down })).collect();
     assert_eq!(chip.port_states(), all);
+    // A change of the FDB has the key and the attributes of its entry.
+    let bridge_port = |text: &str| Attr::raw("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", text);
+    let of = |name: &str| ObjectType::from_name(name).unwrap();
+    let vlan_id = Attr::raw("SAI_VLAN_ATTR_VLAN_ID", "7");
+    let mut vlan = Item::new(Oid::NULL, [vlan_id]);
+    assert_eq!(chip.one(Verb::Create, of("SAI_OBJECT_TYPE_VLAN"), &mut vlan), Status::Success);
+    let bv = vlan.id.oid().unwrap();
+    let key = format!(r#"{{"bvid":"{bv}","mac":"02:00:00:00:00:01","switch_id":"{switch}"}}"#);
+    let (key, fdb) = (RawText::read(&key), of("SAI_OBJECT_TYPE_FDB_ENTRY"));
+    let kind = Attr::raw("SAI_FDB_ENTRY_ATTR_TYPE", "SAI_FDB_ENTRY_TYPE_STATIC");
+    assert_eq!(chip.entry(Verb::Create, fdb, &key, std::slice::from_ref(&kind)), Ok(()));
+    let port = bridge_port(&ports[1].to_string());
+    assert_eq!(chip.entry(Verb::Set, fdb, &key, std::slice::from_ref(&port)), Ok(()));
+    assert_eq!(chip.fdb_events(), []);
+    assert!(chip.hear().fdb.is_empty());
+    let moved =
+        FdbEvent { change: FdbChange::Moved, key: key.clone(), attrs: [kind, port].into_iter().collect() };
+    assert_eq!(chip.fdb_events(), [moved]);
+    assert_eq!(chip.fdb_events(), []);
+    assert_eq!(chip.entry(Verb::Remove, fdb, &key, &[]), Ok(()));
+    assert_eq!(chip.one(Verb::Remove, of("SAI_OBJECT_TYPE_VLAN"), &mut Item::bare(bv)), Status::Success);
+
     // The count of a request makes no room beyond a bound.
     let mut endless = [Attr::read("SAI_PORT_ATTR_ADVERTISED_SPEED", "4294967295:null").unwrap()];
     assert!(chip.get(ObjectType::Port, &ports[0].into(), &mut endless).is_err());
@@ -393,9 +158,8 @@ fn entries_and_queries_of_text_reach_a_library() {
     assert_eq!(chip.entry(Verb::Remove, fdb, &no_key, &[]), Err(Status::InvalidParameter));
     assert_eq!(chip.take_events(), ["the key of a SAI_OBJECT_TYPE_FDB_ENTRY has no member switch_id"]);
 
-    let mut flushed = Vec::new();
     let mut query = |query: Query| {
-        let reply = chip.query(&query, &mut flushed);
+        let reply = chip.query(&query);
         let fields = reply.fields.iter().map(|field| format!("{}={}", field.name(), field.value()));
         (reply.status, fields.collect::<Vec<_>>())
     };

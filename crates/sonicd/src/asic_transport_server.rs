@@ -13,7 +13,7 @@ use ribtide_runtime::oneshot;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_settings::{Mode, Persistence};
-use ribtide_swss::sai::notification::{PortState, write_port_state_change};
+use ribtide_swss::sai::notification::{FdbEvent, PortState, write_fdb_event, write_port_state_change};
 use ribtide_swss::sai::text::{self, ReplyTo};
 use ribtide_swss::sai::{Query, SaiCall, SaiReply, SaiRequest, Status, View, binary};
 use ribtide_swss::syncd::SyncdOut;
@@ -315,22 +315,28 @@ impl AsicTransportServer {
     }
 }
 
-/// Starts the thread that publishes link states: orchagent hears them on the channel of ASIC_DB in
+/// Changes of the FDB in one notification at most.
+const FDB_EVENTS_PER_MESSAGE: usize = 1000;
+
+/// Starts the thread that publishes link states and changes of the FDB: orchagent hears them on the channel of ASIC_DB in
 /// every mode, as SONiC's does. It waits while Redis is away, and the stage does not.
 fn publish_reports(daemon: &Daemon) -> Result<PortReportSender, Error> {
     let (sender, receiver) = port_reports::pair();
     let (mut asic, stop) = (daemon.connect(Db::Asic)?, daemon.stop.clone());
     let body = move || {
         while let Ok(reports) = receiver.wait(|| {}) {
-            if reports.states.is_empty() {
-                continue;
-            }
-            let message = write_port_state_change(&reports.states);
-            if let Err(e) = asic.query(&["PUBLISH", NOTIFICATIONS, &message]) {
-                if stop.stopped() {
-                    return;
+            let states = (!reports.states.is_empty()).then(|| write_port_state_change(&reports.states));
+            let fdb = reports.fdb.chunks(FDB_EVENTS_PER_MESSAGE).map(write_fdb_event);
+            for message in states.into_iter().chain(fdb) {
+                if let Err(e) = asic.query(&["PUBLISH", NOTIFICATIONS, &message]) {
+                    if stop.stopped() {
+                        return;
+                    }
+                    tracing::error!(target: target::SYNCD, error = %e, "a notification is not published");
                 }
-                tracing::error!(target: target::SYNCD, error = %e, "link states are not published");
+            }
+            if reports.dropped > 0 {
+                tracing::warn!(target: target::SYNCD, dropped = reports.dropped, "more FDB events came than could be published");
             }
         }
     };
@@ -460,6 +466,10 @@ impl OrchLink for AsicTransportServer {
 
     fn port_states(&mut self, states: &[PortState]) {
         self.reports.send(states);
+    }
+
+    fn fdb_events(&mut self, events: Vec<FdbEvent>) {
+        self.reports.send_fdb(events);
     }
 
     fn is_owed(&self, request: &SaiRequest) -> bool {

@@ -70,7 +70,7 @@ pub(super) fn log_orchagent(events: &mut Vec<OrchEvent>) -> Option<String> {
                 tracing::warn!(target: target::ORCHAGENT, object, reason, "the row is not programmed");
             }
             OrchEvent::Failed(object, status) => {
-                tracing::error!(target: target::ORCHAGENT, object, status = status.name(), "the chip refused the request, which is sent again after a pause");
+                tracing::error!(target: target::ORCHAGENT, object, status = %status.name(), "the chip refused the request, which is sent again after a pause");
             }
         }
     }

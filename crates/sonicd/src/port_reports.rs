@@ -1,13 +1,13 @@
 //! Reports of link states (`port_state_change`) between the threads of a daemon: the latest state of
-//! each port that the receiver has not taken yet.
+//! each port that the receiver has not taken yet. Beside them changes of the FDB (`fdb_event`), in order.
 //!
 //! A sender never waits, so a stage may send to one that waits for it. Reports of a port coalesce, so
-//! there are never more than ports.
+//! there are never more than ports; of changes of the FDB at most [`FDB_EVENTS_MAX`] wait.
 
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Closed;
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
-use ribtide_swss::sai::notification::PortState;
+use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reports that were not taken yet.
@@ -17,7 +17,14 @@ pub struct PortReports {
     pub states: Vec<PortState>,
     /// Whether reports may have been lost before these.
     pub lost: bool,
+    /// Changes of the FDB.
+    pub fdb: Vec<FdbEvent>,
+    /// Changes of the FDB that were dropped, since [`FDB_EVENTS_MAX`] waited.
+    pub dropped: usize,
 }
+
+/// Changes of the FDB that wait at most.
+pub const FDB_EVENTS_MAX: usize = 65_536;
 
 impl PortReports {
     fn add(&mut self, states: &[PortState]) {
@@ -31,7 +38,7 @@ impl PortReports {
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.states.is_empty() && !self.lost
+        self.states.is_empty() && !self.lost && self.fdb.is_empty() && self.dropped == 0
     }
 }
 
@@ -63,6 +70,16 @@ impl PortReportSender {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).add(states);
             self.waker.wake();
         }
+    }
+
+    /// Sends changes of the FDB.
+    pub fn send_fdb(&self, events: Vec<FdbEvent>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = FDB_EVENTS_MAX.saturating_sub(waiting.fdb.len());
+        waiting.dropped += events.len().saturating_sub(room);
+        waiting.fdb.extend(events.into_iter().take(room));
+        drop(waiting);
+        self.waker.wake();
     }
 
     /// Announces that reports may have been lost.
@@ -113,7 +130,25 @@ mod tests {
         sender.clone().send(&[state(1, OperStatus::Up)]);
         sender.lost();
         let states = vec![state(1, OperStatus::Up), state(2, OperStatus::Down)];
-        assert_eq!(receiver.take(), PortReports { states, lost: true });
+        assert_eq!(receiver.take(), PortReports { states, lost: true, ..PortReports::default() });
+        assert!(receiver.take().is_empty());
+    }
+
+    #[test]
+    fn changes_of_the_fdb_keep_their_order_and_have_a_bound() {
+        use ribtide_swss::sai::RawText;
+        use ribtide_swss::sai::notification::FdbChange;
+        let (sender, receiver) = pair();
+        let event = |n: usize| FdbEvent {
+            change: FdbChange::Learned,
+            key: RawText::plain(&n.to_string()),
+            attrs: Default::default(),
+        };
+        sender.send_fdb((0..10).map(event).collect());
+        sender.send_fdb((10..FDB_EVENTS_MAX + 3).map(event).collect());
+        let reports = receiver.take();
+        assert_eq!((reports.fdb.len(), reports.dropped), (FDB_EVENTS_MAX, 3));
+        assert!(reports.fdb.iter().enumerate().all(|(n, of)| of.key.to_string() == n.to_string()));
         assert!(receiver.take().is_empty());
     }
 }

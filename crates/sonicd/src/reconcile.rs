@@ -164,7 +164,7 @@ impl RoundLog {
             let mut key = String::new();
             text::write_id(&repair.id, &mut key);
             let refused = (!repair.status.is_success()).then(|| repair.status.name());
-            self.repaired(&chip_table(repair.object), &key, repair.difference.why(), refused);
+            self.repaired(&chip_table(repair.object), &key, repair.difference.why(), refused.as_deref());
         }
     }
 

@@ -190,7 +190,7 @@ impl Recording {
             Some(Attr::ObjectCount(_)) => line.push_str(&format!("Q|{AVAILABILITY}|")),
             Some(_) => line.push_str("G|"),
         }
-        line.push_str(reply.status.name());
+        line.push_str(&reply.status.name());
         for attr in &reply.values {
             line.push_str(&format!("|{attr}"));
         }

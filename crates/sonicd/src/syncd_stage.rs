@@ -21,7 +21,7 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_runtime::wake_up::WakeUp;
-use ribtide_swss::sai::notification::PortState;
+use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
 use ribtide_swss::syncd::{Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
@@ -46,6 +46,11 @@ pub trait OrchLink: Send {
 
     /// Sends link states to orchagent. Never waits for it.
     fn port_states(&mut self, states: &[PortState]);
+
+    /// Sends changes of the FDB to orchagent. Never waits for it. In one process no program has an FDB.
+    fn fdb_events(&mut self, events: Vec<FdbEvent>) {
+        let _ = events;
+    }
 
     /// Whether the request may have been executed by an earlier syncd that ended before its reply.
     fn is_owed(&self, _request: &SaiRequest) -> bool {
@@ -126,6 +131,14 @@ pub struct Shutdown {
     pub file: PathBuf,
 }
 
+/// What a stage without work waits for.
+struct Idle {
+    /// Whether requests are work.
+    takes: bool,
+    /// When there is work in any case.
+    until: Option<Instant>,
+}
+
 /// A request at the chip until `done`; then its reply is sent.
 struct AtWork {
     done: Instant,
@@ -197,7 +210,7 @@ impl<C: SyncdChip> SyncdStage<C> {
             if let Some(calls) = calls {
                 calls.serve(&mut self);
             }
-            self.report_ports();
+            self.report()?;
             let ending = self.shutdown.as_ref().and_then(|shutdown| shutdown.requests.try_recv());
             if let Some(warm) = ending {
                 return self.end(warm);
@@ -217,38 +230,49 @@ impl<C: SyncdChip> SyncdStage<C> {
                 continue;
             }
             self.reconcile(now)?;
-            while self.at_work.front().is_some_and(|work| work.done <= now) {
-                let Some(work) = self.at_work.pop_front() else { break };
-                self.answer(work)?;
-            }
-            let has_room = self.link.has_room();
-            let takes = has_room && self.at_work.len() < AT_WORK;
-            if takes && self.waiting.is_empty() {
-                self.link.requests(&mut requests)?;
-                self.waiting.extend(requests.drain(..));
-            }
-            match self.waiting.pop_front() {
-                Some(request) if takes => self.carry_out(request, now)?,
-                request => {
-                    self.waiting.extend(request);
-                    let page = self.reconcile.as_ref().map(ChipRounds::due);
-                    let room = (!has_room).then(|| now + ROOM_POLL_INTERVAL);
-                    let done = self.at_work.front().map(|work| work.done);
-                    let until = done.into_iter().chain(page).chain(room).min();
-                    if self.wait(calls, &signal, takes, until) {
-                        requests = Vec::new();
-                        idle::trim(&mut self);
-                    }
-                }
+            if let Some(Idle { takes, until }) = self.turn(&mut requests, now)?
+                && self.wait(calls, &signal, takes, until)
+            {
+                requests = Vec::new();
+                idle::trim(&mut self);
             }
         }
         Ok(())
     }
 
-    /// Reports links that changed. A view in the making changes none.
-    fn report_ports(&mut self) {
+    /// Replies to the requests that the chip has done by `now`, and carries out the next one. Without one it returns what
+    /// the stage waits for. `requests` is an empty buffer.
+    fn turn(&mut self, requests: &mut Vec<SaiRequest>, now: Instant) -> Result<Option<Idle>, Error> {
+        while self.at_work.front().is_some_and(|work| work.done <= now) {
+            let Some(work) = self.at_work.pop_front() else { break };
+            self.answer(work)?;
+        }
+        let has_room = self.link.has_room();
+        let takes = has_room && self.at_work.len() < AT_WORK;
+        if takes && self.waiting.is_empty() {
+            self.link.requests(requests)?;
+            self.waiting.extend(requests.drain(..));
+        }
+        if takes && let Some(request) = self.waiting.pop_front() {
+            self.carry_out(request, now)?;
+            return Ok(None);
+        }
+        let page = self.reconcile.as_ref().map(ChipRounds::due);
+        let room = (!has_room).then(|| now + ROOM_POLL_INTERVAL);
+        let done = self.at_work.front().map(|work| work.done);
+        Ok(Some(Idle { takes, until: done.into_iter().chain(page).chain(room).min() }))
+    }
+
+    /// Reports links and entries of the FDB that changed. A view in the making changes none.
+    fn report(&mut self) -> Result<(), Error> {
         let states = self.syncd.port_states();
         self.link.port_states(&states);
+        let mut out = SyncdOut::default();
+        let events = self.syncd.fdb_events(&mut out);
+        if !events.is_empty() {
+            self.link.fdb_events(events);
+        }
+        self.write_rows(out)
     }
 
     /// Compares the next page of the chip, if it is due.

@@ -7,6 +7,7 @@
 //! view of a starting orchagent.
 
 mod entries;
+mod fdb;
 mod order;
 mod packed;
 mod queries;
@@ -887,7 +888,7 @@ impl<S: Sai> Syncd<S> {
 
     /// Emits the fields of `HIDDEN`.
     fn write_hidden(&mut self, out: &mut SyncdOut) {
-        for mut attr in self.own_attrs() {
+        for mut attr in self.own_attrs(out) {
             if let Attr::SwitchPortList(rids) = &mut attr {
                 // A port that orchagent made is none of these.
                 let own = |rid: &Oid| self.vid(*rid).is_some_and(|vid| self.own.contains_key(&vid));
@@ -924,27 +925,28 @@ impl<S: Sai> Syncd<S> {
     }
 
     /// The ports and the default virtual router of a switch, in the chip's numbers.
-    fn own_attrs(&mut self) -> Vec<Attr> {
+    fn own_attrs(&mut self, out: &mut SyncdOut) -> Vec<Attr> {
         let Some(switch) = self.rid(SWITCH).map(ObjectId::Oid) else { return Vec::new() };
-        let mut count = [Attr::SwitchPortNumber(0)];
-        let ports = match self.chip.get(ObjectType::Switch, &switch, &mut count) {
-            Ok(()) => {
-                count.iter().map(|attr| if let Attr::SwitchPortNumber(n) = attr { *n } else { 0 }).sum()
+        let mut read = |attr: Attr| {
+            let mut value = [attr];
+            let done = self.chip.get(ObjectType::Switch, &switch, &mut value);
+            let [value] = value;
+            if let Err(status) = done {
+                out.events.push(format!("the chip does not say {}: {}", value.name(), status.name()));
+                return None;
             }
-            Err(_) => 0,
+            Some(value)
+        };
+        let ports = match read(Attr::SwitchPortNumber(0)) {
+            Some(Attr::SwitchPortNumber(ports)) => ports,
+            _ => 0,
         };
         let attrs = [
             Attr::SwitchDefaultVirtualRouter(Oid::NULL),
             Attr::SwitchCpuPort(Oid::NULL),
             Attr::SwitchPortList(vec![Oid::NULL; ports as usize].into()),
         ];
-        let values = attrs.into_iter().filter_map(|attr| {
-            let mut value = [attr];
-            self.chip.get(ObjectType::Switch, &switch, &mut value).ok()?;
-            let [value] = value;
-            Some(value)
-        });
-        values.collect()
+        attrs.into_iter().filter_map(read).collect()
     }
 }
 

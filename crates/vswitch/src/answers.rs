@@ -4,7 +4,7 @@
 use crate::own::{Parts, TYPES, list};
 use crate::switch::{Started, VirtualSwitch};
 use ribtide_sai::Enum;
-use ribtide_swss::sai::{Attr, ObjectType, Oid, Query, QueryReply, RawText, Status};
+use ribtide_swss::sai::{Attr, ObjectType, Oid, Query, QueryReply, Status};
 use std::ops::RangeInclusive;
 
 /// The values of attributes of the switch that never change.
@@ -288,7 +288,7 @@ impl VirtualSwitch {
     }
 
     /// Answers a query about capabilities or counters, or flushes the FDB.
-    pub(crate) fn answer(&mut self, query: &Query, flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+    pub(crate) fn answer(&mut self, query: &Query) -> QueryReply {
         match query {
             Query::AttributeCapability { attr, .. } => {
                 let Some(known) = ribtide_sai::Attribute::from_name(attr) else {
@@ -322,7 +322,7 @@ impl VirtualSwitch {
                 }
             },
             Query::FlushFdb { attrs } => {
-                self.flush_fdb(attrs, flushed);
+                self.flush_fdb(attrs);
                 QueryReply::of(Status::Success)
             }
             Query::Poll { .. } => QueryReply::of(Status::NotSupported),

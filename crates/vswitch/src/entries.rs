@@ -101,7 +101,7 @@ impl VirtualSwitch {
 
     /// Removes the entries of the FDB that the attributes of a flush select: those that were learned,
     /// unless they say which (`SAI_FDB_FLUSH_ATTR_ENTRY_TYPE`).
-    pub(crate) fn flush_fdb(&mut self, attrs: &[Attr], flushed: &mut Vec<(ObjectType, RawText)>) {
+    pub(crate) fn flush_fdb(&mut self, attrs: &[Attr]) {
         let given = |name: &str| attrs.iter().find(|attr| attr.name() == name).map(Attr::value);
         let kind = given("SAI_FDB_FLUSH_ATTR_ENTRY_TYPE");
         let kind = match kind.as_deref() {
@@ -123,7 +123,6 @@ impl VirtualSwitch {
             self.entries.iter().filter(selected).map(|(entry, _)| entry.clone()).collect();
         for entry in gone {
             self.drop_entry(&entry);
-            flushed.push(entry);
         }
     }
 }

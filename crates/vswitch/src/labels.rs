@@ -51,7 +51,7 @@ impl VirtualSwitch {
             }
             _ => {}
         }
-        let mut pop = old.map_or(1, |old| old.pop);
+        let mut pop = old.map_or(0, |old| old.pop);
         let mut action = self.action_of(old.map(|old| old.target));
         for attr in attrs {
             match attr {

@@ -816,10 +816,10 @@ impl Sai for VirtualSwitch {
         Ok(())
     }
 
-    fn query(&mut self, query: &Query, flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
+    fn query(&mut self, query: &Query) -> QueryReply {
         self.pace.call(0, false, self.behavior.latency.of(0));
         match self.started {
-            Some(_) => self.answer(query, flushed),
+            Some(_) => self.answer(query),
             None => QueryReply::of(Status::Uninitialized),
         }
     }

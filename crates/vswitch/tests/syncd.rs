@@ -158,7 +158,7 @@ fn contents(bench: &Bench) -> BTreeMap<String, Vec<String>> {
         id.oids_mut().for_each(|oid| *oid = syncd.rid(*oid).unwrap());
         let mut found: Vec<Attr> = attrs.to_vec();
         let text = match syncd.chip().read(object, &id, &mut found) {
-            Err(status) => vec![status.name().to_owned()],
+            Err(status) => vec![status.name().into_owned()],
             Ok(()) => {
                 let oids = found.iter_mut().flat_map(|attr| attr.oids_mut());
                 oids.filter(|oid| !oid.is_null()).for_each(|oid| *oid = syncd.vid(*oid).unwrap());

@@ -184,6 +184,12 @@ static sai_status_t add(sai_object_type_t type, const void *key, size_t size, ui
         routes++;
         by_id(vr)->references++;
     }
+    if (type == TYPE_NEIGHBOR_ENTRY) {
+        object_t *rif = by_id(((const sai_neighbor_entry_t *)key)->rif_id);
+        if (!rif)
+            return INVALID_OBJECT_ID;
+        rif->references++;
+    }
     object_t *object = calloc(1, sizeof *object);
     object->type = type;
     memcpy(object->key, key, size);
@@ -223,6 +229,11 @@ static sai_status_t delete(sai_object_type_t type, const void *key, size_t size)
         routes--;
         if (vr)
             vr->references--;
+    }
+    if (type == TYPE_NEIGHBOR_ENTRY) {
+        object_t *rif = by_id(((const sai_neighbor_entry_t *)key)->rif_id);
+        if (rif)
+            rif->references--;
     }
     *at = object->next;
     counts[type % COUNTS]--;

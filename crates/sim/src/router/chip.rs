@@ -1,7 +1,10 @@
 //! The virtual switch behind a seam in which requests fail.
 
 use ribtide_swss::sai::notification::PortState;
-use ribtide_swss::sai::{Attr, Audit, ErrorMode, Item, ObjectId, ObjectType, Oid, Sai, Status, Verb};
+use ribtide_swss::sai::{
+    Attr, Attrs, Audit, ErrorMode, Item, ObjectId, ObjectType, Oid, Query, QueryReply, RawText, Sai, Status,
+    Verb,
+};
 use ribtide_vswitch::VirtualSwitch;
 
 /// A refusal of the next requests of one kind.
@@ -18,7 +21,7 @@ pub struct Refusal {
 }
 
 /// The chip.
-pub(crate) struct Chip {
+pub struct Chip {
     pub(crate) switch: VirtualSwitch,
     refusals: Vec<Refusal>,
     /// A deliberate fault: removals of routes succeed and change nothing.
@@ -30,7 +33,8 @@ pub(crate) struct Chip {
 }
 
 impl Chip {
-    pub(crate) fn new(switch: VirtualSwitch) -> Chip {
+    /// A chip that refuses nothing.
+    pub fn new(switch: VirtualSwitch) -> Chip {
         Chip { switch, refusals: Vec::new(), keeps_routes: false, keeps_next_hops: false, lies: false }
     }
 
@@ -39,7 +43,8 @@ impl Chip {
         Chip { switch, refusals: Vec::new(), ..*self }
     }
 
-    pub(crate) fn refuse(&mut self, refusal: Refusal) {
+    /// Refuses the next requests of one kind.
+    pub fn refuse(&mut self, refusal: Refusal) {
         self.refusals.push(refusal);
     }
 
@@ -105,6 +110,18 @@ impl Sai for Chip {
         self.switch.available(object, attrs)
     }
 
+    fn entry(&mut self, verb: Verb, object: ObjectType, key: &RawText, attrs: &[Attr]) -> Result<(), Status> {
+        self.switch.entry(verb, object, key, attrs)
+    }
+
+    fn get_entry(&mut self, object: ObjectType, key: &RawText, attrs: &mut [Attr]) -> Result<(), Status> {
+        self.switch.get_entry(object, key, attrs)
+    }
+
+    fn query(&mut self, query: &Query) -> QueryReply {
+        self.switch.query(query)
+    }
+
     fn own_objects(&mut self, switch: Oid) -> Vec<(ObjectType, Oid)> {
         self.switch.own_objects(switch)
     }
@@ -123,6 +140,10 @@ impl Audit for Chip {
 
     fn objects(&self) -> Vec<(ObjectType, ObjectId)> {
         self.switch.objects()
+    }
+
+    fn raw_entries(&self) -> Vec<(ObjectType, RawText, Attrs)> {
+        self.switch.raw_entries()
     }
 
     fn entries(&self, from: Self::Cursor, count: usize) -> (Vec<ObjectId>, Option<Self::Cursor>) {

@@ -16,7 +16,7 @@ mod orchagent;
 mod script;
 mod zmq;
 
-pub use chip::Refusal;
+pub use chip::{Chip, Refusal};
 pub use orchagent::SyncdStart;
 pub use script::{Action, Break, Fault, Persistence, Script, Stage};
 

@@ -25,7 +25,7 @@ pub(super) struct Entry {
 
 impl Entry {
     fn of(mut values: impl Iterator<Item = Attr>) -> Entry {
-        let entry = Entry { action: PacketAction::Forward, to: Oid::NULL, pop: 1 };
+        let entry = Entry { action: PacketAction::Forward, to: Oid::NULL, pop: 0 };
         values.by_ref().fold(entry, |entry, attr| match attr {
             Attr::RoutePacketAction(action) | Attr::InsegPacketAction(action) => Entry { action, ..entry },
             Attr::RouteNextHop(to) | Attr::InsegNextHop(to) => Entry { to, ..entry },

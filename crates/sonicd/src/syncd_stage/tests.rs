@@ -279,3 +279,98 @@ fn round_cost() {
         each(stage)
     );
 }
+
+/// orchagent at the other end of a connection, with bulks of routes for a slow chip, on a simulated clock.
+struct Feed {
+    bench: Bench,
+    now: Instant,
+    /// How long a message takes.
+    delay: Duration,
+    /// Bulks on their way to syncd.
+    coming: VecDeque<(Instant, SaiRequest)>,
+    sent: u32,
+    replies: u32,
+}
+
+impl Feed {
+    const ROUTES: u32 = 1000;
+    const BULKS: u32 = 60;
+
+    /// A chip of so many routes a second.
+    fn new(rate: u32, delay: Duration) -> Feed {
+        let mut bench = Bench::new();
+        bench.stage.syncd.chip_mut().behave([("rate", rate.to_string().as_str())]).unwrap();
+        let now = Instant::now();
+        // The start took time of the chip, too.
+        let now = bench.stage.syncd.chip_mut().done_at(now).unwrap_or(now);
+        Feed { bench, now, delay, coming: VecDeque::new(), sent: 0, replies: 0 }
+    }
+
+    fn send(&mut self) {
+        let (n, vr) = (self.sent, self.bench.vr);
+        let item = |route: u32| {
+            let prefix = ribtide_prefix::Prefix::new(0x1400_0000 + ((n * Feed::ROUTES + route) << 8), 24);
+            let entry = RouteEntry { switch: SWITCH, vr, dest: AnyPrefix::V4(prefix) };
+            Item::new(entry, [Attr::RoutePacketAction(PacketAction::Drop)])
+        };
+        let (verb, object) = (Verb::Create, ObjectType::RouteEntry);
+        let mode = ribtide_swss::sai::ErrorMode::IgnoreError;
+        let call = SaiCall::Bulk { verb, object, items: (0..Feed::ROUTES).map(item).collect(), mode };
+        self.coming.push_back((self.now + self.delay, SaiRequest { id: n.into(), call }));
+        self.sent += 1;
+    }
+
+    /// Runs until the last reply, with so many bulks in flight, and returns the share of its time in which the chip was at
+    /// work, in thousandths.
+    fn run(mut self, window: u32) -> u128 {
+        let mut requests = Vec::new();
+        // When orchagent sees replies.
+        let mut seen: VecDeque<Instant> = VecDeque::new();
+        (0..window).for_each(|_| self.send());
+        while self.replies < Feed::BULKS {
+            while seen.front().is_some_and(|at| *at <= self.now) {
+                seen.pop_front();
+                self.replies += 1;
+                if self.sent < Feed::BULKS {
+                    self.send();
+                }
+            }
+            while self.coming.front().is_some_and(|(at, _)| *at <= self.now) {
+                let (_, request) = self.coming.pop_front().unwrap();
+                self.bench.script.lock().unwrap().requests.push(request);
+            }
+            let idle = self.bench.stage.turn(&mut requests, self.now).unwrap();
+            let answers = std::mem::take(&mut self.bench.script.lock().unwrap().answers);
+            let replies = answers.iter().flat_map(|out| &out.replies);
+            for reply in replies {
+                assert!(reply.status.is_success(), "{reply:?}");
+                seen.push_back(self.now + self.delay);
+            }
+            if let Some(idle) = idle {
+                let message = self.coming.front().map(|(at, _)| *at);
+                let next = idle.until.into_iter().chain(message).chain(seen.front().copied()).min();
+                let Some(next) = next else { break };
+                self.now = self.now.max(next);
+            }
+        }
+        assert_eq!(self.replies, Feed::BULKS);
+        let time = self.bench.stage.syncd.chip().chip_time();
+        assert_eq!(time.failed, 0);
+        time.busy.as_micros() * 1000 / (time.busy + time.idle).as_micros()
+    }
+}
+
+/// The chip is never without work while orchagent has some: eight bulks in flight are more than a connection takes time.
+#[test]
+fn slow_chip_is_always_at_work_while_bulks_wait() {
+    for rate in [20_000, 100_000] {
+        for delay_ms in [0, 1, 10] {
+            let feed = Feed::new(rate, Duration::from_millis(delay_ms));
+            assert_eq!(feed.run(AT_WORK as u32), 1000, "{rate} routes/s, {delay_ms} ms");
+        }
+        // With one request in flight it waits for the connection: 2 ms for each bulk of 50 or 10 ms.
+        let share = Feed::new(rate, Duration::from_millis(1)).run(1);
+        let work_ms = 1_000_000 / u128::from(rate);
+        assert!(share.abs_diff(1000 * work_ms / (work_ms + 2)) < 10, "{share} at {rate} routes/s");
+    }
+}

@@ -84,9 +84,17 @@ impl Bench {
 
     /// Starts syncd; the returned number stops it.
     pub(crate) fn syncd(&mut self) -> usize {
+        self.syncd_with("-s")
+    }
+
+    /// The same with these options.
+    pub(crate) fn syncd_with(&mut self, more: &str) -> usize {
         self.syncds += 1;
-        let words =
-            format!("syncd -u -s -l --query-socket {} {}", self.query_socket().display(), self.config());
+        let words = format!(
+            "syncd -u -l {more} --query-socket {} {}",
+            self.query_socket().display(),
+            self.config()
+        );
         let options: syncd::Options = parse(&words);
         self.spawn(move |stop| syncd::run_until(&options, stop))
     }

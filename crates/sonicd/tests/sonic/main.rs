@@ -5,6 +5,9 @@
 mod common;
 
 mod bench;
+mod conformance;
 mod daemons;
 mod fpm;
+#[path = "../../../vswitch/tests/conformance/suite/mod.rs"]
+mod suite;
 mod zebra;

@@ -127,7 +127,8 @@ pub(super) fn reply(message: &Message, statuses: &[Status]) -> Message {
         Some(status) => status,
     };
     let each = if is_bulk { statuses } else { &[] };
-    let value = array(each.iter().flat_map(|status| [status.name(), ""]));
+    let names: Vec<_> = each.iter().map(|status| status.name()).collect();
+    let value = array(names.iter().flat_map(|name| [name, ""]));
     Message { key: status.name().into(), value, op: REPLY_OP.into() }
 }
 

@@ -19,6 +19,8 @@ use std::net::IpAddr;
 /// The time after which what was carried over goes when no route uses it: SONiC's orchagent, which
 /// restores neighbours within this time, does not have it.
 const CARRIED_TIMEOUT_MS: u64 = 120_000;
+/// The interval of looks at it after that time, while routes use it.
+const CARRIED_POLL_INTERVAL_MS: u64 = 10_000;
 
 /// What the reply to a request of the program means.
 #[derive(Debug)]
@@ -485,28 +487,50 @@ impl Beside {
         }
     }
 
-    /// Takes back the rows of what was carried over and is still not the client's.
+    /// Takes back the rows of what was carried over, is still not the client's, and is not used. Without its row
+    /// ribtide's orchagent would take a next hop out of a group, though the group had no other.
     pub(super) fn look_at_carried(&mut self, out: &mut BesideOut) {
         if self.carried_since.is_none_or(|since| since + CARRIED_TIMEOUT_MS > self.now_ms) {
             return;
         }
-        self.carried_since = None;
-        let hops: Vec<Oid> =
-            self.learned.next_hops.iter().filter(|(_, hop)| hop.carried).map(|(oid, _)| *oid).collect();
-        for hop in hops {
-            if let Some((name, ip)) = self.learned.next_hop_name(hop) {
-                self.retract_next_hop(&name, ip, out);
+        let used = self.used();
+        let is_used = |own: &Own, what: &StandsFor| own.find(what).is_some_and(|oid| used.contains(&oid));
+        let mut kept: Set<Oid> = Set::default();
+        let hops: Vec<(Oid, Oid)> = self
+            .learned
+            .next_hops
+            .iter()
+            .filter(|(_, hop)| hop.carried)
+            .map(|(oid, hop)| (*oid, hop.interface))
+            .collect();
+        for (hop, interface) in hops {
+            let Some((name, ip)) = self.learned.next_hop_name(hop) else { continue };
+            match is_used(&self.own, &StandsFor::NextHop(name.clone(), ip)) {
+                true => drop(kept.insert(interface)),
+                false => self.retract_next_hop(&name, ip, out),
             }
         }
         let interfaces: Vec<Oid> =
             self.learned.interfaces.iter().filter(|(_, i)| i.carried).map(|(oid, _)| *oid).collect();
         for interface in interfaces {
-            if let Some(name) = self.learned.interface_name(interface)
-                && self.learned.interface(&name) == Some(interface)
-            {
+            let Some(name) = self.learned.interface_name(interface) else { continue };
+            if kept.contains(&interface) || is_used(&self.own, &StandsFor::Interface(name.clone())) {
+                kept.insert(interface);
+            } else if self.learned.interface(&name) == Some(interface) {
                 self.retract_interface(&name, out);
             }
         }
+        let again = self.now_ms.saturating_sub(CARRIED_TIMEOUT_MS - CARRIED_POLL_INTERVAL_MS);
+        self.carried_since = (!kept.is_empty()).then_some(again);
+    }
+
+    /// What routes, labels, members of groups and MPLS next hops name, in the ids of ribtide's orchagent. O(routes).
+    fn used(&self) -> Set<Oid> {
+        let entries = self.own.routes.values().chain(self.own.labels.values());
+        let targets = entries.filter(|entry| !entry.drops).map(|entry| entry.target);
+        let members = self.own.members.values().map(|member| member.next_hop);
+        let interfaces = self.own.labelled.values().map(|hop| hop.interface);
+        targets.chain(members).chain(interfaces).collect()
     }
 
     /// Takes the routes on router interfaces, and those of virtual routers, out of the chip until

@@ -196,17 +196,18 @@ pub(super) fn has_progress(statuses: &[Status]) -> bool {
 /// `handleSaiRemoveStatus` (`orchagent/saihelper.cpp`). SONiC counts "exists" and "missing" as
 /// success; here they are outcomes of their own.
 pub(super) fn outcome(verb: Verb, status: Status, progress: bool) -> Outcome {
-    use Status::*;
+    use Status as S;
     match (verb, status) {
-        (_, Success) => Outcome::Done,
-        (_, NotExecuted) if progress => Outcome::Again,
-        (Verb::Create, ItemAlreadyExists) => Outcome::Exists,
-        (Verb::Remove, ItemNotFound | AddrNotFound | InvalidObjectId) => Outcome::Done,
-        (Verb::Remove, ObjectInUse) => Outcome::TableFull,
-        (Verb::Set, ItemNotFound | AddrNotFound) => Outcome::Missing,
-        (Verb::Create | Verb::Set, InsufficientResources | TableFull | NoMemory | NvStorageFull) => {
-            Outcome::TableFull
-        }
+        (_, S::Success) => Outcome::Done,
+        (_, S::NotExecuted) if progress => Outcome::Again,
+        (Verb::Create, S::ItemAlreadyExists) => Outcome::Exists,
+        (Verb::Remove, S::ItemNotFound | S::AddrNotFound | S::InvalidObjectId) => Outcome::Done,
+        (Verb::Remove, S::ObjectInUse) => Outcome::TableFull,
+        (Verb::Set, S::ItemNotFound | S::AddrNotFound) => Outcome::Missing,
+        (
+            Verb::Create | Verb::Set,
+            S::InsufficientResources | S::TableFull | S::NoMemory | S::NvStorageFull,
+        ) => Outcome::TableFull,
         _ => Outcome::Failed,
     }
 }

@@ -237,7 +237,7 @@ attributes! {
     InsegPacketAction(PacketAction) = "SAI_INSEG_ENTRY_ATTR_PACKET_ACTION";
     /// The target of a label: a next hop, a group or a router interface. Default: null.
     InsegNextHop(Oid) = "SAI_INSEG_ENTRY_ATTR_NEXT_HOP_ID";
-    /// The number of labels to pop. Default: 1.
+    /// The number of labels to pop. Default: 0.
     InsegPop(u8) = "SAI_INSEG_ENTRY_ATTR_NUM_OF_POP";
     /// Initializes the chip.
     SwitchInit(bool) = "SAI_SWITCH_ATTR_INIT_SWITCH";

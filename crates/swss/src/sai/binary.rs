@@ -134,14 +134,21 @@ fn read_routes(verb: Verb, mut bytes: &[u8]) -> Option<Vec<Item>> {
     Some(items)
 }
 
-/// Encodes a reply without values. Returns `false`, and writes nothing, for one with values.
+/// Encodes a reply without values. Returns `false`, and writes nothing, for one with values, or with a status
+/// outside of one byte, such as a vendor's.
 pub fn write_reply(reply: &SaiReply, out: &mut Vec<u8>) -> bool {
     if !reply.values.is_empty() {
         return false;
     }
+    let begin = out.len();
     out.push(REPLY);
-    // SAI statuses are small negative numbers.
-    out.extend([reply.status].iter().chain(&reply.statuses).map(|status| status.code() as u8));
+    for status in [reply.status].iter().chain(&reply.statuses) {
+        let Ok(code) = i8::try_from(status.code()) else {
+            out.truncate(begin);
+            return false;
+        };
+        out.push(code as u8);
+    }
     true
 }
 
@@ -243,7 +250,7 @@ mod tests {
 
     #[test]
     fn every_outcome_is_read_as_it_was_written() {
-        let all: Vec<Status> = (-23..=0).map(Status::from_code).collect();
+        let all: Vec<Status> = (-24..=0).map(Status::from_code).collect();
         for reply in [SaiReply::one(7, Status::TableFull), SaiReply::bulk(7, all)] {
             let mut bytes = Vec::new();
             assert!(write_reply(&reply, &mut bytes));
@@ -251,6 +258,13 @@ mod tests {
             assert_eq!(read_reply(7, &bytes), Some(Ok(reply)));
         }
         assert_eq!(read_reply(7, &[REPLY]), Some(Err(MalformedBinary)));
+        // A status outside of one byte goes as text.
+        let mut bytes = vec![9];
+        let wide = Status::from_code(-0x50001);
+        for reply in [SaiReply::one(7, wide), SaiReply::bulk(7, vec![Status::Success, wide])] {
+            assert!(!write_reply(&reply, &mut bytes));
+            assert_eq!(bytes, [9]);
+        }
         assert_eq!(read_reply(7, b"[]"), None);
     }
 }

@@ -13,6 +13,16 @@ pub(super) fn object_name(number: u32) -> Option<&'static str> {
     ObjectType::from_number(number).map(ObjectType::name)
 }
 
+/// SAI's name of the status with this number.
+pub(super) fn status_name(number: i32) -> Option<&'static str> {
+    ribtide_sai::status_name(number)
+}
+
+/// SAI's number of the status with this name.
+pub(super) fn status_number(name: &str) -> Option<i32> {
+    ribtide_sai::status_number(name)
+}
+
 /// Whether a key identifies objects of the type with this number.
 pub(super) fn is_entry(number: u32) -> bool {
     ObjectType::from_number(number).is_some_and(ObjectType::is_entry)

@@ -5,7 +5,7 @@
 //! `NOTIFICATIONS` of ASIC_DB, and over ZeroMQ as one message.
 
 use super::text::{self, TextError};
-use super::{Oid, OperStatus};
+use super::{Attrs, Oid, OperStatus, RawText};
 use crate::json;
 
 /// The name of the notification of link states.
@@ -22,6 +22,76 @@ pub struct PortState {
     pub port: Oid,
     /// Its link state.
     pub status: OperStatus,
+}
+
+/// The name of the notification of changes of the FDB.
+pub const FDB_EVENT: &str = "fdb_event";
+
+/// A change of the FDB (`sai_fdb_event_t`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FdbChange {
+    /// A packet of a new address came.
+    Learned,
+    /// No packet of the address came for the aging time.
+    Aged,
+    /// A packet of a known address came by another port.
+    Moved,
+    /// A flush removed it: this entry, or, without an address, those of the event's port, VLAN, or both.
+    Flushed,
+}
+
+impl FdbChange {
+    const ALL: [(FdbChange, i32, &str); 4] = [
+        (FdbChange::Learned, 0, "SAI_FDB_EVENT_LEARNED"),
+        (FdbChange::Aged, 1, "SAI_FDB_EVENT_AGED"),
+        (FdbChange::Moved, 2, "SAI_FDB_EVENT_MOVE"),
+        (FdbChange::Flushed, 3, "SAI_FDB_EVENT_FLUSHED"),
+    ];
+
+    /// The change with SAI's number; `None` for a number that SAI does not have.
+    pub fn from_code(code: i32) -> Option<FdbChange> {
+        FdbChange::ALL.iter().find(|(_, of, _)| *of == code).map(|(change, ..)| *change)
+    }
+
+    /// SAI's name.
+    pub fn name(self) -> &'static str {
+        FdbChange::ALL.iter().find(|(change, ..)| *change == self).map_or("", |(.., name)| name)
+    }
+}
+
+/// A change of the FDB (`sai_fdb_event_notification_data_t`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FdbEvent {
+    /// The change.
+    pub change: FdbChange,
+    /// The key of the entry, as JSON with its members in the order of sairedis.
+    pub key: RawText,
+    /// The attributes that the event has: the bridge port, as a rule.
+    pub attrs: Attrs,
+}
+
+/// The message with these changes of the FDB (`sai_serialize_fdb_event_ntf`).
+pub fn write_fdb_event(events: &[FdbEvent]) -> String {
+    let mut data = String::from("[");
+    for (n, FdbEvent { change, key, attrs }) in events.iter().enumerate() {
+        data.push_str(if n == 0 { "{\"fdb_entry\":" } else { ",{\"fdb_entry\":" });
+        json::write_string(&key.to_string(), &mut data);
+        data.push_str(",\"fdb_event\":\"");
+        data.push_str(change.name());
+        data.push_str("\",\"list\":[");
+        for (n, attr) in attrs.iter().enumerate() {
+            data.push_str(if n == 0 { "{\"id\":" } else { ",{\"id\":" });
+            json::write_string(attr.name(), &mut data);
+            data.push_str(",\"value\":");
+            json::write_string(&attr.value(), &mut data);
+            data.push('}');
+        }
+        data.push_str("]}");
+    }
+    data.push(']');
+    let mut message = String::new();
+    json::write_strings([FDB_EVENT, &data].into_iter(), &mut message);
+    message
 }
 
 /// The message with these link states.
@@ -85,6 +155,38 @@ mod tests {
         let both = [states[0], PortState { port: Oid(0x1000000000003), status: OperStatus::Up }];
         assert_eq!(read_port_state_change(&write_port_state_change(&both)).unwrap().unwrap(), both);
         assert_eq!(read_port_state_change(&write_port_state_change(&[])).unwrap().unwrap(), []);
+    }
+
+    /// As `sai_serialize_fdb_event_ntf` writes it: members in the order of their names, and the entry as a string.
+    #[test]
+    fn fdb_event_is_written_as_sairedis_does() {
+        let key =
+            r#"{"bvid":"oid:0x26000000000001","mac":"02:00:00:00:00:01","switch_id":"oid:0x21000000000000"}"#;
+        let port = super::super::Attr::raw("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", "oid:0x3a000000000002");
+        let event = FdbEvent {
+            change: FdbChange::Learned,
+            key: RawText::read(key),
+            attrs: [port].into_iter().collect(),
+        };
+        let message = write_fdb_event(&[event]);
+        let parts = json::read_strings(&message).unwrap();
+        assert_eq!(parts[0], "fdb_event");
+        assert_eq!(
+            parts[1],
+            r#"[{"fdb_entry":"{\"bvid\":\"oid:0x26000000000001\",\"mac\":\"02:00:00:00:00:01\",\"switch_id\":\"oid:0x21000000000000\"}","fdb_event":"SAI_FDB_EVENT_LEARNED","list":[{"id":"SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID","value":"oid:0x3a000000000002"}]}]"#
+        );
+        assert_eq!(write_fdb_event(&[]), r#"["fdb_event","[]"]"#);
+        let changes = (0..5).map(|code| FdbChange::from_code(code).map(FdbChange::name));
+        assert_eq!(
+            changes.collect::<Vec<_>>(),
+            [
+                Some("SAI_FDB_EVENT_LEARNED"),
+                Some("SAI_FDB_EVENT_AGED"),
+                Some("SAI_FDB_EVENT_MOVE"),
+                Some("SAI_FDB_EVENT_FLUSHED"),
+                None
+            ]
+        );
     }
 
     #[test]

@@ -1,36 +1,43 @@
 //! What orchagent asks of syncd and of the chip, and what they answer.
 
-use super::notification::PortState;
-use super::{Attr, Attrs, ObjectId, ObjectType, Oid, Query, QueryReply, RawText};
+use super::notification::{FdbEvent, PortState};
+use super::{Attr, Attrs, ObjectId, ObjectType, Oid, Query, QueryReply, RawText, model};
 use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::fmt;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $name:literal;)*) => {
-        /// The outcome of one operation on one object, with SAI's number.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[repr(i32)]
-        pub enum Status {
-            $($(#[$doc])* $variant = $code,)*
-        }
-
+        #[expect(non_upper_case_globals, reason = "the statuses are matched like variants of an enum")]
         impl Status {
-            /// SAI's name, such as `SAI_STATUS_TABLE_FULL`.
-            pub fn name(self) -> &'static str {
-                match self { $(Status::$variant => $name,)* }
+            $($(#[$doc])* pub const $variant: Status = Status($code);)*
+
+            /// SAI's name, such as `SAI_STATUS_TABLE_FULL`. A number without a name is its own, as in
+            /// sairedis: `-327681`.
+            pub fn name(self) -> Cow<'static, str> {
+                match self.0 {
+                    $($code => Cow::Borrowed($name),)*
+                    code => model::status_name(code).map_or_else(|| code.to_string().into(), Cow::Borrowed),
+                }
             }
 
-            /// The status of a SAI name; a name that is not known is [`Status::Failure`].
+            /// The status of a SAI name, or of the text of a number; another text is [`Status::Failure`].
             pub fn from_name(name: &str) -> Status {
-                match name { $($name => Status::$variant,)* _ => Status::Failure }
-            }
-
-            /// The status of SAI's number; a number that is not known is [`Status::Failure`].
-            pub fn from_code(code: i32) -> Status {
-                match code { $($code => Status::$variant,)* _ => Status::Failure }
+                match name {
+                    $($name => Status::$variant,)*
+                    _ => {
+                        let code = model::status_number(name).or_else(|| name.parse().ok());
+                        code.map_or(Status::Failure, Status::from_code)
+                    }
+                }
             }
         }
     };
 }
+
+/// The outcome of one operation on one object: SAI's number (`sai_status_t`), of the headers or of a vendor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status(i32);
 
 statuses! {
     /// Done.
@@ -73,15 +80,38 @@ statuses! {
     NotExecuted = -23, "SAI_STATUS_NOT_EXECUTED";
 }
 
+/// The numbers of statuses that say which attribute of a request they are about are
+/// `SAI_STATUS_INVALID_ATTRIBUTE_0` and the numbers below, and in four other such ranges (`saistatus.h`).
+const ATTRIBUTE_RANGES: [i32; 5] = [-0x10000, -0x20000, -0x30000, -0x40000, -0x50000];
+/// The length of a range: it ends with `SAI_STATUS_INVALID_ATTRIBUTE_MAX`.
+const ATTRIBUTE_RANGE: i32 = 0x10000;
+
 impl Status {
+    /// The status with SAI's number. Numbers are 0 and below (`saistatus.h`).
+    pub const fn from_code(code: i32) -> Status {
+        Status(code)
+    }
+
     /// The number of SAI (`saistatus.h`).
-    pub fn code(self) -> i32 {
-        self as i32
+    pub const fn code(self) -> i32 {
+        self.0
     }
 
     /// Whether it is success.
-    pub fn is_success(self) -> bool {
-        self == Status::Success
+    pub const fn is_success(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The place of the attribute that it is about: 1 for `SAI_STATUS_ATTR_NOT_SUPPORTED_0 - 1`.
+    pub fn attribute(self) -> Option<usize> {
+        let within = |first: &&i32| self.0 <= **first && self.0 > **first - ATTRIBUTE_RANGE;
+        ATTRIBUTE_RANGES.iter().find(within).map(|first| (first - self.0) as usize)
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
     }
 }
 
@@ -294,6 +324,12 @@ pub trait Sai {
     /// Makes the next [`Sai::port_states`] return all ports.
     fn report_all_ports(&mut self) {}
 
+    /// The changes of the FDB that the chip made by itself since the last call, in RIDs and in order. As
+    /// [`Sai::port_states`] it answers at once.
+    fn fdb_events(&mut self) -> Vec<FdbEvent> {
+        Vec::new()
+    }
+
     /// Free entries of a type with these attributes.
     ///
     /// # Errors
@@ -321,10 +357,9 @@ pub trait Sai {
         Err(Status::NotSupported)
     }
 
-    /// Answers a query; [`Query::Poll`] is never one. A flush of the FDB appends the keys of removed
-    /// entries to `flushed`.
-    fn query(&mut self, query: &Query, flushed: &mut Vec<(ObjectType, RawText)>) -> QueryReply {
-        let _ = (query, flushed);
+    /// Answers a query; [`Query::Poll`] is never one.
+    fn query(&mut self, query: &Query) -> QueryReply {
+        let _ = query;
         QueryReply::of(Status::NotSupported)
     }
 

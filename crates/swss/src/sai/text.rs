@@ -733,7 +733,7 @@ fn read_placeholders<'a>(
 pub fn write_reply(reply: &SaiReply, reply_to: ReplyTo) -> Message {
     let mut fields = Fields::new();
     for status in &reply.statuses {
-        fields.put(status.name(), "");
+        fields.put(&status.name(), "");
     }
     let mut value = String::new();
     for attr in &reply.values {
@@ -766,16 +766,28 @@ pub fn read_zmq_reply(id: u64, message: &str) -> Result<SaiReply, TextError> {
     }
 }
 
+/// Whether a field of a reply is a status: a name, or the number of one without a name.
+fn is_status(field: &str) -> bool {
+    field.starts_with("SAI_STATUS_") || field.parse::<i32>().is_ok()
+}
+
 fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Result<SaiReply, TextError> {
     if ReplyTo::ALL.iter().all(|reply_to| reply_to.op().strip_prefix('S') != Some(op)) {
         return bad(format!("{op} is not a reply of syncd"));
     }
     let mut reply = SaiReply::one(id, Status::from_name(key));
     for pair in items.chunks_exact(2) {
-        if pair[0].starts_with("SAI_STATUS_") && pair[1].is_empty() {
+        if is_status(&pair[0]) && pair[1].is_empty() {
             reply.statuses.push(Status::from_name(&pair[0]));
-        } else {
-            reply.values.extend(read_field(&pair[0], &pair[1])?);
+            continue;
+        }
+        match read_field(&pair[0], &pair[1]) {
+            Ok(value) => reply.values.extend(value),
+            // The length of a list that found too little room, in the place of its items.
+            Err(_) if reply.status == Status::BufferOverflow => {
+                reply.values.push(Attr::raw(&pair[0], &pair[1]));
+            }
+            Err(e) => return Err(e),
         }
     }
     Ok(reply)
@@ -934,6 +946,34 @@ mod tests {
         assert_eq!(message.op, "Sgetresponse");
         assert_eq!(read_reply(9, &message.key, &message.value, &message.op).unwrap(), bulk);
         assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), bulk);
+        // Every status is read as it was written: of the headers, of an attribute, of a vendor.
+        let codes = [-9, -24, -0x10000, -0x50002, -0x5ffff, -0x60000, -999_999, i32::MIN];
+        for status in codes.map(Status::from_code) {
+            let bulk = SaiReply::bulk(9, vec![Status::Success, status]);
+            for reply in [SaiReply::one(9, status), SaiReply { status, ..bulk }] {
+                let message = write_reply(&reply, ReplyTo::Request);
+                assert_eq!(read_reply(9, &message.key, &message.value, &message.op).unwrap(), reply);
+                assert_eq!(read_zmq_reply(9, &message.to_zmq()).unwrap(), reply);
+            }
+        }
+        let named = |code| Status::from_code(code).name();
+        assert_eq!(named(-9), "SAI_STATUS_INVALID_PORT_NUMBER");
+        assert_eq!(
+            (named(-0x50000), named(-0x50001)),
+            ("SAI_STATUS_ATTR_NOT_SUPPORTED_0".into(), "-327681".into())
+        );
+        let places = [-23, -0x10000, -0x2ffff, -0x30003, -0x5ffff, -0x60000]
+            .map(|code| Status::from_code(code).attribute());
+        assert_eq!(places, [None, Some(0), Some(0xffff), Some(3), Some(0xffff), None]);
+        assert_eq!(Status::from_name("SAI_STATUS_OF_NO_HEADER"), Status::Failure);
+
+        let length = Attr::raw("SAI_SWITCH_ATTR_PORT_LIST", "32");
+        let overflow = SaiReply { values: vec![length], ..SaiReply::one(4, Status::BufferOverflow) };
+        let message = write_reply(&overflow, ReplyTo::Request);
+        assert_eq!(message.value, r#"["SAI_SWITCH_ATTR_PORT_LIST","32"]"#);
+        assert_eq!(read_reply(4, &message.key, &message.value, &message.op).unwrap(), overflow);
+        assert!(read_reply(4, "SAI_STATUS_SUCCESS", &message.value, &message.op).is_err());
+
         let mut get = SaiReply::one(4, Status::Success);
         get.values = vec![Attr::SwitchPortList(Box::new([Oid(0x1000000000002)]))];
         let message = write_reply(&get, ReplyTo::Request);

@@ -54,7 +54,7 @@ impl<S: Sai> Syncd<S> {
         done.err().unwrap_or(Status::Success)
     }
 
-    fn record_entry(
+    pub(super) fn record_entry(
         &mut self,
         verb: Verb,
         (object, key): (ObjectType, RawText),
@@ -136,7 +136,7 @@ impl<S: Sai> Syncd<S> {
             if !status.is_success() {
                 reply.status = Status::Failure;
             }
-            reply.values.push(Attr::raw(status.name(), &text::join(&values)));
+            reply.values.push(Attr::raw(&status.name(), &text::join(&values)));
         }
         reply
     }
@@ -174,15 +174,6 @@ impl<S: Sai> Syncd<S> {
         }
         if failed > 0 {
             out.events.push(format!("{failed} entries could not be made again; restart orchagent"));
-        }
-    }
-
-    /// Takes in that the chip removed entries, by RIDs, in a flush.
-    pub(super) fn forget_entries(&mut self, flushed: Vec<(ObjectType, RawText)>, out: &mut SyncdOut) {
-        for (object, key) in flushed {
-            if let Some(key) = in_numbers(&key, &|rid| self.vid(rid)) {
-                self.record_entry(Verb::Remove, (object, key), Attrs::new(), out);
-            }
         }
     }
 }

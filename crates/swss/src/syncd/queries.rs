@@ -1,6 +1,7 @@
 //! Requests that change no object: most are the chip's to answer, and the counters that are polled
 //! are syncd's.
 
+use super::fdb::Flush;
 use super::{Syncd, SyncdOut};
 use crate::row::Name;
 use crate::sai::{CounterOp, Query, QueryReply, Sai, SaiReply, Status};
@@ -21,28 +22,22 @@ impl<S: Sai> Syncd<S> {
         let reply = match query {
             Query::Poll { op, key, fields } => QueryReply::of(self.polls.change(op, key, fields)),
             Query::Counters { object, id: vid, counters, clear } => match self.rid(vid) {
-                Some(id) => {
-                    self.chip.query(&Query::Counters { object, id, counters, clear }, &mut Vec::new())
-                }
+                Some(id) => self.chip.query(&Query::Counters { object, id, counters, clear }),
                 None => QueryReply::of(Status::InvalidObjectId),
             },
             Query::FlushFdb { attrs } => match super::view::translated(&attrs, &|vid| self.rid(vid)) {
-                Some(attrs) => {
-                    let mut flushed = Vec::new();
-                    let reply = self.chip.query(&Query::FlushFdb { attrs }, &mut flushed);
-                    self.forget_entries(flushed, out);
+                Some(in_chip) => {
+                    let reply = self.chip.query(&Query::FlushFdb { attrs: in_chip });
+                    if reply.status.is_success() {
+                        self.forget_flushed(&Flush::of_request(&attrs), out);
+                    }
                     reply
                 }
                 None => QueryReply::of(Status::InvalidObjectId),
             },
-            query => self.chip.query(&query, &mut Vec::new()),
+            query => self.chip.query(&query),
         };
         SaiReply { values: reply.fields, ..SaiReply::one(id, reply.status) }
-    }
-
-    /// How many groups of counters and members of groups orchagent wants polled.
-    pub fn polls(&self) -> (usize, usize) {
-        (self.polls.groups.len(), self.polls.members.len())
     }
 }
 

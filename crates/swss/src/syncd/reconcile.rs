@@ -106,7 +106,7 @@ fn defaults(object: ObjectType) -> Vec<Attr> {
         ObjectType::InsegEntry => vec![
             Attr::InsegPacketAction(PacketAction::Forward),
             Attr::InsegNextHop(Oid::NULL),
-            Attr::InsegPop(1),
+            Attr::InsegPop(0),
         ],
         _ => Vec::new(),
     }

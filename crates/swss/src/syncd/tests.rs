@@ -713,16 +713,18 @@ fn rules_of_the_schema_are_held_where_they_are_asked_for() {
         let all = world.bulk(create, route, items, ErrorMode::IgnoreError);
         (one, stopped, all, world.events)
     };
-    use Status::{InvalidParameter as Bad, NotExecuted as Not, Success as Good};
+    const BAD: Status = Status::InvalidParameter;
+    const NOT: Status = Status::NotExecuted;
+    const GOOD: Status = Status::Success;
     let (one, stopped, all, events) = outcomes(Validation::All);
-    assert_eq!((one, stopped, all), (Bad, vec![Good, Bad, Not], vec![Bad, Good]));
+    assert_eq!((one, stopped, all), (BAD, vec![GOOD, BAD, NOT], vec![BAD, GOOD]));
     assert!(
         events[0].ends_with(" has no attribute SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID: refused"),
         "{events:?}"
     );
     let (one, stopped, all, _) = outcomes(Validation::Single);
-    assert_eq!((one, stopped, all), (Bad, vec![Good, Good, Good], vec![Good, Good]));
-    assert_eq!(outcomes(Validation::Off).0, Good);
+    assert_eq!((one, stopped, all), (BAD, vec![GOOD, GOOD, GOOD], vec![GOOD, GOOD]));
+    assert_eq!(outcomes(Validation::Off).0, GOOD);
 
     // Also while a view is described.
     let mut world = World::new();
@@ -730,5 +732,5 @@ fn rules_of_the_schema_are_held_where_they_are_asked_for() {
     world.start();
     assert!(world.syncd.in_view());
     let items = vec![good(&world, 2), bad(&world, 3), good(&world, 4)];
-    assert_eq!(world.bulk(create, route, items, ErrorMode::StopOnError), [Good, Bad, Not]);
+    assert_eq!(world.bulk(create, route, items, ErrorMode::StopOnError), [GOOD, BAD, NOT]);
 }

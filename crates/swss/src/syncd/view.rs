@@ -39,7 +39,7 @@ fn default_of(attr: &Attr) -> Option<Attr> {
         Attr::RouteNextHop(_) => Attr::RouteNextHop(Oid::NULL),
         Attr::InsegPacketAction(_) => Attr::InsegPacketAction(PacketAction::Forward),
         Attr::InsegNextHop(_) => Attr::InsegNextHop(Oid::NULL),
-        Attr::InsegPop(_) => Attr::InsegPop(1),
+        Attr::InsegPop(_) => Attr::InsegPop(0),
         Attr::NeighborNoHostRoute(_) => Attr::NeighborNoHostRoute(false),
         Attr::VirtualRouterV4(_) => Attr::VirtualRouterV4(true),
         Attr::VirtualRouterV6(_) => Attr::VirtualRouterV6(true),
@@ -710,4 +710,35 @@ impl<S: Sai> Syncd<S> {
 /// Whether both have the same attributes, in whatever order.
 fn same(a: &[Attr], b: &[Attr]) -> bool {
     a.len() == b.len() && a.iter().all(|attr| b.contains(attr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_sai::{Attribute, Default};
+
+    /// The list above is by hand because routes are compared by the million: it agrees with SAI's table.
+    #[test]
+    fn defaults_are_those_of_sais_table() {
+        let mut count = 0;
+        for attribute in ribtide_sai::ObjectType::all().flat_map(|object| object.attributes()) {
+            let Some(ours) = default_of(&Attr::placeholder(attribute.name(), "")) else { continue };
+            count += 1;
+            let theirs = match attribute.default_value() {
+                Some(Default::Const("SAI_NULL_OBJECT_ID")) => Attr::read(attribute.name(), "oid:0x0"),
+                Some(Default::Const(text)) => {
+                    let number =
+                        text.strip_prefix("0x").map(|hex| u32::from_str_radix(hex, 16).unwrap().to_string());
+                    Attr::read(attribute.name(), number.as_deref().unwrap_or(text))
+                }
+                Some(Default::Attribute(of)) => {
+                    assert_eq!(of.name(), "", "{attribute:?} has the value of another attribute");
+                    None
+                }
+                _ => None,
+            };
+            assert_eq!(Some(ours), theirs, "{:?}", Attribute::default_value(attribute));
+        }
+        assert_eq!(count, 18);
+    }
 }

@@ -1,6 +1,8 @@
 //! What has to be handled while SONiC's orchagent changes objects under ribtide's routes.
 
-use super::Rig;
+use crate::rig::Rig;
+use ribtide_swss::beside::{BesideEvent, BesideOut};
+use ribtide_swss::orch::OrchOut;
 
 const SWITCH: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
 const RIF: &str = "SAI_OBJECT_TYPE_ROUTER_INTERFACE";
@@ -40,7 +42,9 @@ fn hostif(rig: &mut Rig, n: u64) {
     let key = format!("SAI_OBJECT_TYPE_HOSTIF:oid:0xd{:012x}", 0x100 + n);
     let port = format!("oid:0x1{:012x}", n + 2);
     let name = format!("Ethernet{n}");
-    rig.client(&key, "Screate", &["SAI_HOSTIF_ATTR_OBJ_ID", &port, "SAI_HOSTIF_ATTR_NAME", &name]);
+    let kind = ["SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV"];
+    let fields = [kind[0], kind[1], "SAI_HOSTIF_ATTR_OBJ_ID", &port, "SAI_HOSTIF_ATTR_NAME", &name];
+    assert_eq!(rig.client(&key, "Screate", &fields), "SAI_STATUS_SUCCESS");
 }
 
 fn rif_id(n: u64, run: u64) -> String {
@@ -292,11 +296,28 @@ fn cold_restart_of_the_client_leaves_routes_over_ports_in_place() {
         (2, 4, 4)
     );
     assert_eq!(rig.syncd.of("NEIGHBOR_ENTRY").len(), 4);
-    assert!(
-        rig.events.iter().all(|event| matches!(event, super::BesideEvent::View { .. })),
-        "{:?}",
-        rig.events
-    );
+    assert!(rig.events.iter().all(|event| matches!(event, BesideEvent::View { .. })), "{:?}", rig.events);
+}
+
+#[test]
+fn carried_over_next_hops_stay_while_routes_use_them_and_go_after_the_last() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(2));
+    rig.route("20.0.1.0/24", ECMP);
+    describe(&mut rig);
+    // The client makes none of its interfaces again.
+    rig.pass(300_000);
+    assert!(rig.target("20.0.0.0/24").unwrap().starts_with("oid:0x4"));
+    assert!(rig.target("20.0.1.0/24").unwrap().starts_with("oid:0x5"));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 2, "a group without members drops");
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (3, 3));
+    rig.route("20.0.1.0/24", "DEL");
+    rig.pass(20_000);
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (1, 1));
+    rig.route("20.0.0.0/24", "DEL");
+    rig.pass(20_000);
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (0, 0));
+    assert_eq!(rig.syncd.of("NEIGHBOR_ENTRY").len(), 0);
 }
 
 #[test]
@@ -335,9 +356,9 @@ fn link_down_reaches_the_group_from_the_notification() {
         )
     };
     for (text, members) in [(state("DOWN"), 1), (state("UP"), 2)] {
-        let mut out = super::BesideOut::default();
+        let mut out = BesideOut::default();
         rig.beside.notification(&text, &mut out);
-        rig.carry_out(&mut out, &mut super::OrchOut::default());
+        rig.carry_out(&mut out, &mut OrchOut::default());
         rig.settle();
         assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), members, "{text}");
     }
@@ -347,10 +368,11 @@ fn link_down_reaches_the_group_from_the_notification() {
 fn port_that_was_down_from_the_start_is_in_no_group() {
     let mut rig = Rig::new();
     describe(&mut rig);
-    rig.syncd.down.push("SAI_OBJECT_TYPE_PORT:oid:0x1000000000003".into());
+    rig.syncd.take_link(1);
     for n in 0..2 {
         hostif(&mut rig, n);
         let port = format!("SAI_OBJECT_TYPE_PORT:oid:0x1{:012x}", n + 2);
+        rig.client(&port, "Sset", &["SAI_PORT_ATTR_ADMIN_STATE", "true"]);
         rig.client(&port, "Sget", &["SAI_PORT_ATTR_OPER_STATUS", "SAI_PORT_OPER_STATUS_UP"]);
         interface(&mut rig, n, 1);
         next_hop(&mut rig, n, 1);
@@ -380,9 +402,9 @@ fn vrf_is_learned_with_its_interface() {
     let unnamed: Vec<String> =
         rig.beside.interfaces_without_vrf().iter().map(|name| name.to_string()).collect();
     assert_eq!((unnamed, rig.beside.needs_names()), (vec!["Ethernet7".to_owned()], true));
-    let mut out = super::BesideOut::default();
+    let mut out = BesideOut::default();
     rig.beside.name_router("Ethernet7", "Vrf1", &mut out);
-    rig.carry_out(&mut out, &mut super::OrchOut::default());
+    rig.carry_out(&mut out, &mut OrchOut::default());
     rig.settle();
     assert_eq!(rig.target("20.0.8.0/24"), Some(hop_id(7, 1)));
     assert!(!rig.beside.needs_names());
@@ -406,5 +428,60 @@ fn restarted_ribtide_takes_its_routes_over_and_removes_what_no_row_asks_for() {
     assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()), (1, 2));
     let left: Vec<String> = rig.syncd.routes().into_keys().collect();
     assert_eq!(left, ["0.0.0.0/0", "10.9.9.9/32", "20.0.0.0/24", "20.0.1.0/24", "::/0"]);
+    assert!(rig.events.is_empty(), "{:?}", rig.events);
+}
+
+#[test]
+fn routes_over_a_lag_and_a_vlan_are_programmed_by_their_learned_names() {
+    let mut rig = started();
+    let (lag, vlan) = ("oid:0x2000000000900", "oid:0x26000000000901");
+    assert_eq!(
+        rig.client(&format!("SAI_OBJECT_TYPE_LAG:{lag}"), "Screate", &["NULL", "NULL"]),
+        "SAI_STATUS_SUCCESS"
+    );
+    let fields = ["SAI_LAG_MEMBER_ATTR_LAG_ID", lag, "SAI_LAG_MEMBER_ATTR_PORT_ID", "oid:0x100000000000a"];
+    let member = "SAI_OBJECT_TYPE_LAG_MEMBER:oid:0x1b000000000902";
+    assert_eq!(rig.client(member, "Screate", &fields), "SAI_STATUS_SUCCESS");
+    let key = format!("SAI_OBJECT_TYPE_VLAN:{vlan}");
+    assert_eq!(rig.client(&key, "Screate", &["SAI_VLAN_ATTR_VLAN_ID", "100"]), "SAI_STATUS_SUCCESS");
+    for (n, kind, attr, lower) in [
+        (10, "PORT", "SAI_ROUTER_INTERFACE_ATTR_PORT_ID", lag),
+        (11, "VLAN", "SAI_ROUTER_INTERFACE_ATTR_VLAN_ID", vlan),
+    ] {
+        let kind = format!("SAI_ROUTER_INTERFACE_TYPE_{kind}");
+        let fields = [
+            "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID",
+            ROUTER,
+            "SAI_ROUTER_INTERFACE_ATTR_TYPE",
+            &kind,
+            attr,
+            lower,
+        ];
+        let key = format!("{RIF}:{}", rif_id(n, 1));
+        assert_eq!(rig.client(&key, "Screate", &fields), "SAI_STATUS_SUCCESS");
+        next_hop(&mut rig, n, 1);
+    }
+    let over = |ifname: &str, n: u64| format!("protocol=bgp nexthop=10.0.{n}.2 ifname={ifname} weight=1");
+    rig.route("20.0.0.0/24", &over("PortChannel1", 10));
+    rig.route("20.0.1.0/24", &over("Vlan100", 11));
+    let both = "protocol=bgp nexthop=10.0.0.2,10.0.10.2 ifname=Ethernet0,PortChannel1 weight=1,1";
+    rig.route("20.0.2.0/24", both);
+    // The number names a VLAN at once; COUNTERS_LAG_NAME_MAP names a LAG, perhaps later.
+    assert_eq!(rig.target("20.0.1.0/24"), Some(hop_id(11, 1)));
+    assert_eq!((rig.target("20.0.0.0/24"), rig.beside.needs_names()), (None, true));
+    let mut out = BesideOut::default();
+    rig.beside.name(ribtide_swss::sai::text::read_oid(lag).unwrap(), "PortChannel1", &mut out);
+    rig.carry_out(&mut out, &mut OrchOut::default());
+    rig.settle();
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(10, 1)));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 2);
+    assert!(!rig.beside.needs_names());
+    // LAG_TABLE has the link state of a LAG.
+    for (up, members) in [(false, 1), (true, 2)] {
+        rig.beside.link("PortChannel1", up, &mut out);
+        rig.carry_out(&mut out, &mut OrchOut::default());
+        rig.settle();
+        assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), members);
+    }
     assert!(rig.events.is_empty(), "{:?}", rig.events);
 }

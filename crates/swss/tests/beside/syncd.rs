@@ -4,7 +4,7 @@
 
 use ribtide_swss::json;
 use ribtide_swss::sai::text::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 type Fields = BTreeMap<String, String>;
 
@@ -14,9 +14,8 @@ pub(super) struct Syncd {
     pub(super) objects: BTreeMap<String, Fields>,
     view: Option<BTreeMap<String, Fields>>,
     /// Ports whose link is down.
-    pub(super) down: Vec<String>,
-    /// Every request, in order.
-    pub(super) requests: Vec<Message>,
+    down: Vec<String>,
+    removed: BTreeSet<String>,
 }
 
 fn reply(status: &str, value: String, op: &str) -> Message {
@@ -30,9 +29,18 @@ fn array(strings: &[String]) -> String {
 }
 
 impl Syncd {
+    /// Takes the link of a port away: the first one has number 0.
+    pub(super) fn take_link(&mut self, port: u64) {
+        self.down.push(format!("SAI_OBJECT_TYPE_PORT:oid:0x1{:012x}", port + 2));
+    }
+
+    /// The destinations of routes that a request removed since the last call.
+    pub(super) fn take_removed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.removed)
+    }
+
     /// Executes a request.
     pub(super) fn execute(&mut self, request: &Message) -> Message {
-        self.requests.push(request.clone());
         let op = &request.op[1..];
         let pairs = json::read_strings(&request.value).unwrap_or_default();
         let pairs: Vec<(String, String)> =
@@ -49,7 +57,10 @@ impl Syncd {
                         panic!("the view has {key} with {missing}, which it has not");
                     }
                 }
+                let before = self.routes();
                 self.objects = view;
+                let after = self.routes();
+                self.removed.extend(before.into_keys().filter(|dest| !after.contains_key(dest)));
                 return reply("SUCCESS", "[]".into(), "Snotify");
             }
             ("get", _) => {
@@ -120,7 +131,12 @@ impl Syncd {
                     return "OBJECT_IN_USE";
                 }
                 match objects.remove(key) {
-                    Some(_) => "SUCCESS",
+                    Some(_) => {
+                        if !in_view {
+                            self.removed.extend(destination(key));
+                        }
+                        "SUCCESS"
+                    }
                     None if key.contains("_ENTRY") => "ITEM_NOT_FOUND",
                     None => "SUCCESS",
                 }
@@ -132,14 +148,12 @@ impl Syncd {
     /// The entries of routes: destination, router, and the target or action.
     pub(super) fn routes(&self) -> BTreeMap<String, String> {
         let route = |(key, fields): (&String, &Fields)| {
-            let id = key.strip_prefix("SAI_OBJECT_TYPE_ROUTE_ENTRY:")?;
-            let (_, rest) = id.split_once("\"dest\":\"")?;
-            let dest = rest.split('"').next()?;
+            let dest = destination(key)?;
             let drops = fields
                 .get("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION")
                 .is_some_and(|action| action.ends_with("DROP"));
             let target = fields.get("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID").cloned().unwrap_or_default();
-            Some((dest.to_owned(), if drops { "drop".into() } else { target }))
+            Some((dest, if drops { "drop".into() } else { target }))
         };
         self.objects.iter().filter_map(route).collect()
     }
@@ -149,6 +163,13 @@ impl Syncd {
         let prefix = format!("SAI_OBJECT_TYPE_{object}:");
         self.objects.iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, fields)| fields).collect()
     }
+}
+
+/// The destination of the key of a route.
+fn destination(key: &str) -> Option<String> {
+    let id = key.strip_prefix("SAI_OBJECT_TYPE_ROUTE_ENTRY:")?;
+    let (_, rest) = id.split_once("\"dest\":\"")?;
+    rest.split('"').next().map(str::to_owned)
 }
 
 /// An object of the route path that `fields` or the key name, and that does not exist.

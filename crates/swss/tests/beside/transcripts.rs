@@ -1,16 +1,17 @@
 //! Requests of SONiC's real orchagent, recorded at SONiC's real syncd. They are not part of this
 //! repository; without them these tests print that they are skipped.
 
-use super::{Rig, json};
+use crate::rig::Rig;
 use flate2::read::GzDecoder;
 use ribtide_swss::beside::{Beside, BesideOut, from_zmq};
+use ribtide_swss::json;
 use ribtide_swss::orch::VidCounter;
 use ribtide_swss::sai::text::Message;
 use std::io::Read;
 use std::path::PathBuf;
 
 /// The text of a file of recorded data; `None` where it is absent.
-fn read(name: &str) -> Option<String> {
+pub(crate) fn read(name: &str) -> Option<String> {
     let data = std::env::var_os("RIBTIDE_DATA")
         .map(PathBuf::from)
         .unwrap_or_else(|| [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data"].iter().collect());
@@ -107,7 +108,7 @@ fn whole_start_and_feed_over_zmq_passes_byte_for_byte() {
 }
 
 /// The requests of a `sairedis.rec` that change something, in order.
-fn recorded(text: &str) -> Vec<(String, &'static str, Vec<String>)> {
+pub(crate) fn recorded(text: &str) -> Vec<(String, &'static str, Vec<String>)> {
     let mut requests = Vec::new();
     for line in text.lines() {
         let mut parts = line.split('|').skip(1);
@@ -152,7 +153,11 @@ fn restarted_orchagent_leaves_ribtides_routes_in_place() {
     let before = rig.syncd.routes();
     let ours = |dest: &&String| dest.starts_with("100.") || dest.starts_with("101.");
     assert_eq!(before.keys().filter(ours).count(), 1001);
+    rig.syncd.take_removed();
     replay(&mut rig, &second);
+    // They were there throughout: no request took one out, nor did the end of the view.
+    let removed = rig.syncd.take_removed();
+    assert_eq!(removed.iter().filter(ours).collect::<Vec<_>>(), Vec::<&String>::new());
     let after = rig.syncd.routes();
     assert_eq!(after.keys().filter(ours).count(), 1001, "{:?}", rig.events);
     // Each still reaches the same address, and through objects that are there.
