@@ -126,7 +126,7 @@ fn packets_with_a_label_follow_its_entry() {
         (forward.action, forward.pop, hops.collect::<Vec<_>>())
     };
     assert_eq!(shown(&bench, 200), (PacketAction::Forward, 1, vec!["swap201/3@10.0.0.1".into()]));
-    assert_eq!(shown(&bench, 300), (PacketAction::Drop, 1, vec![]));
+    assert_eq!(shown(&bench, 300), (PacketAction::Drop, 0, vec![]));
     assert_eq!(bench.chip.label(400), None);
     // A label keeps its target.
     let mut gone = Item::bare(swap);
