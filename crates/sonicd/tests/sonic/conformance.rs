@@ -16,6 +16,8 @@ const ID: u64 = 7;
 
 fn chip(exchange: Exchange<SaiRequest, SaiReply>) -> Wire<impl FnMut(SaiCall) -> SaiReply> {
     Wire::new(move |call| {
+        // All of it, with the thread that reads replies, belongs to the closure.
+        let exchange = &exchange;
         exchange.requests.send(SaiRequest { id: ID, call }).unwrap();
         exchange.replies.recv().unwrap().unwrap()
     })
