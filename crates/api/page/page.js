@@ -51,7 +51,11 @@ async function api(path) {
   } catch {
     throw new Error(`the router answered ${reply.status} without JSON`);
   }
-  if (!reply.ok) throw new Error(answer.error ?? `the router answered ${reply.status}`);
+  if (!reply.ok) {
+    const error = new Error(answer.error ?? `the router answered ${reply.status}`);
+    error.status = reply.status;
+    throw error;
+  }
   return answer;
 }
 
@@ -73,7 +77,7 @@ function table(columns, rows, empty) {
 const former = { time: 0, stages: new Map(), rings: new Map() };
 const rates = new Map();
 
-/** Rates between two readings; a router that started again begins anew. */
+/** Rates between two readings; a router that started again begins again. */
 function measure(pipeline) {
   const time = performance.now() / 1000;
   const elapsed = time - former.time;
@@ -387,7 +391,10 @@ async function refresh() {
   if (period % SLOW === 0) {
     latest.health = await api("v1/health");
     // A router without BGP has no summary.
-    latest.summary = await api("v1/bgp/summary").catch(() => undefined);
+    latest.summary = await api("v1/bgp/summary").catch((error) => {
+      if (error.status === 404) return undefined;
+      throw error;
+    });
     await showTab();
   }
   period += 1;

@@ -23,6 +23,8 @@ use tokio::net::{TcpStream, UnixStream};
 /// Refused changes logged in each [`REFUSED_PERIOD`], because any host that reaches the listener
 /// can cause them.
 const REFUSED_MAX: u32 = 20;
+/// Reads that take the token over TCP: they name files, users and the operator's own texts.
+const PRIVATE: [&str; 2] = ["/v1/configuration", "/v1/log"];
 /// Which site a browser's request comes from (W3C, Fetch Metadata Request Headers, 2.4).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The period of [`REFUSED_MAX`].
@@ -82,13 +84,20 @@ impl fmt::Display for Caller {
 /// What it must send, or what the operator must configure.
 pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -> Result<(), Refusal> {
     no_page(headers, "change")?;
+    has_token(caller, headers, api, "nothing can be changed")
+}
+
+/// Checks that a caller on TCP has sent the token. `without` is what holds without one.
+///
+/// # Errors
+/// What it must send, or what the operator must configure.
+fn has_token(caller: Caller, headers: &HeaderMap, api: &ApiConfig, without: &str) -> Result<(), Refusal> {
     if let Caller::Unix { .. } = caller {
         return Ok(());
     }
     let Some(token) = &api.token else {
         return Err(Refusal::Forbidden(format!(
-            "nothing can be changed over TCP without a token; set api.token-file and send the token, or use the Unix \
-             socket {}",
+            "{without} over TCP without a token; set api.token-file and send the token, or use the Unix socket {}",
             api.socket.display()
         )));
     };
@@ -101,8 +110,7 @@ pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -
             "the token is not that of api.token-file; send the one in the file".into(),
         )),
         _ => Err(Refusal::Unauthorized(
-            "a change over TCP takes the token of api.token-file; send it as `Authorization: Bearer TOKEN`"
-                .into(),
+            "this takes the token of api.token-file over TCP; send it as `Authorization: Bearer TOKEN`".into(),
         )),
     }
 }
@@ -147,6 +155,9 @@ pub(super) async fn guard(
     // The endpoint of a change refuses pages itself, and logs it. Another site may link to the page.
     if request.method() != Method::POST && !page::is_file(request.uri().path()) {
         no_page(headers, "read")?;
+    }
+    if PRIVATE.contains(&request.uri().path()) {
+        has_token(caller, headers, &router.config().api, "configuration and log cannot be read")?;
     }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");

@@ -1,5 +1,6 @@
 //! Errors of a configuration file, as a person reads them: place, what is wrong, the line itself, what to write.
 
+use super::shown::SECRET_KEYS;
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,13 @@ impl Problem {
 
     /// Finds the key in the text. A key that the text lacks gets the place of its table.
     pub(super) fn locate(mut self, text: &str) -> Problem {
+        // The message of a wrong type quotes the value.
+        if let Some(Step::Name(name)) = self.key.last()
+            && SECRET_KEYS.contains(&name.as_str())
+            && let Some((_, cure)) = self.message.split_once(" cannot stand here")
+        {
+            self.message = format!("this cannot stand here{cure}");
+        }
         let Ok(document) = DeTable::parse(text) else { return self };
         let mut span = 0..0;
         let mut value: Option<&DeValue<'_>> = None;
@@ -217,31 +225,22 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Keys whose values are secret.
-pub(super) const SECRET_KEYS: [&str; 2] = ["secret", "password"];
-
-/// A line of the file as it may be shown: an asterisk for each character of a secret.
+/// A line of the file as it may be shown: nothing after a key whose value is secret, because the quotes may be what
+/// is wrong.
 fn without_secrets(line: &str) -> String {
-    let mut shown = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some((at, quote)) = SECRET_KEYS.iter().filter_map(|key| value_of(rest, key)).min() {
-        let (before, secret) = rest.split_at(at);
-        // Without a quote at its end, which may be what is wrong, it is the rest of the line.
-        let end = secret.find(quote).unwrap_or(secret.len());
-        shown.push_str(before);
-        shown.extend(secret.chars().take(secret.get(..end).unwrap_or(secret).chars().count()).map(|_| '*'));
-        rest = secret.get(end..).unwrap_or_default();
+    let secret = SECRET_KEYS.iter().filter_map(|key| value_of(line, key)).min();
+    match secret.and_then(|at| line.get(..at)) {
+        Some(before) => format!("{before}********"),
+        None => line.into(),
     }
-    shown + rest
 }
 
-/// Where the text begins that `line` gives to `key`, after its quote, and the quote.
-fn value_of(line: &str, key: &str) -> Option<(usize, char)> {
+/// Where the text begins that `line` gives to `key`.
+fn value_of(line: &str, key: &str) -> Option<usize> {
     line.match_indices(key).find_map(|(at, _)| {
         let after = line.get(at + key.len()..)?;
         let value = after.trim_start_matches(['"', '\'', ' ', '\t']).strip_prefix('=')?.trim_start();
-        let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-        Some((line.len() - value.len() + 1, quote))
+        Some(line.len() - value.len())
     })
 }
 
@@ -252,14 +251,16 @@ mod tests {
     #[test]
     fn lines_are_shown_without_secrets() {
         for (line, shown) in [
-            ("password = \"abc\"", "password = \"***\""),
+            ("password = \"abc\"", "password = ********"),
             (
                 "keys = [{ id = 1, secret='abc', secret-file = \"f\" }, { secret = \"ä\" }]",
-                "keys = [{ id = 1, secret='***', secret-file = \"f\" }, { secret = \"*\" }]",
+                "keys = [{ id = 1, secret=********",
             ),
-            ("\"password\" = \"abc", "\"password\" = \"***"),
+            ("\"password\" = \"abc", "\"password\" = ********"),
+            ("password = abc", "password = ********"),
+            ("password = 12345678", "password = ********"),
             ("description = \"no password\"", "description = \"no password\""),
-            ("secret = 5 # password", "secret = 5 # password"),
+            ("secret-file = \"/etc/k\"", "secret-file = \"/etc/k\""),
         ] {
             assert_eq!(without_secrets(line), shown);
         }

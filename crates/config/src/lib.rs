@@ -68,7 +68,7 @@ pub use ribtide_privileges::Seccomp;
 
 pub use ribtide_settings::DEFAULT_VRF;
 pub use rpki::{RpkiCache, RpkiConfig};
-pub use shown::ShownConfig;
+pub use shown::{SECRET_KEYS, ShownConfig, without_secrets};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
@@ -119,7 +119,7 @@ fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let checked = check::check(&file, folder);
     let mut config =
         checked.map_err(|problems| -> Vec<_> { problems.into_iter().map(|p| p.locate(text)).collect() })?;
-    config.shown.text = shown::without_secrets(text);
+    config.shown.text = shown::without_secrets(text).unwrap_or_default().into();
     Ok(config)
 }
 

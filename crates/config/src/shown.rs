@@ -1,18 +1,14 @@
-//! The text of a configuration as it may be shown: without its secrets and comments.
+//! A configuration as it may be shown: without its secrets, and without comments, which may have former ones.
 
-use super::diagnosis::SECRET_KEYS;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 /// The file and text that a configuration was read from. Settings are compared without it, so any two are equal.
 #[derive(Clone, Debug, Default)]
 pub struct ShownConfig {
     /// The file; `None` for text without one.
     pub file: Option<PathBuf>,
-    /// The text without comments, with `"********"` in the place of each secret.
+    /// Its settings as TOML, with `"********"` in the place of each secret.
     pub text: Arc<str>,
 }
 
@@ -22,68 +18,45 @@ impl PartialEq for ShownConfig {
     }
 }
 
+/// Keys whose values are secret, wherever they are.
+pub const SECRET_KEYS: [&str; 2] = ["secret", "password"];
+
 /// In the place of a secret, whatever its length.
-const HIDDEN: &str = "\"********\"";
+const HIDDEN: &str = "********";
 
-/// The text without secrets and without comments, which may have former secrets; nothing of a text that is no TOML.
-pub(super) fn without_secrets(text: &str) -> Arc<str> {
-    let Ok(table) = DeTable::parse(text) else { return Arc::default() };
-    let mut parts = Vec::new();
-    in_table(table.get_ref(), &mut parts);
-    parts.sort_unstable_by_key(|part| part.span.start);
-    let (mut shown, mut at) = (String::with_capacity(text.len()), 0);
-    for Part { span, is_secret } in parts {
-        // A key of several headers has the place of the first.
-        if span.start < at {
-            continue;
-        }
-        add_between(&mut shown, text.get(at..span.start).unwrap_or_default());
-        shown.push_str(if is_secret { HIDDEN } else { text.get(span.clone()).unwrap_or_default() });
-        at = span.end;
-    }
-    add_between(&mut shown, text.get(at..).unwrap_or_default());
-    shown.into()
+/// The settings of a text as TOML, without its secrets and comments.
+///
+/// # Errors
+/// The text is no TOML. The sentence quotes nothing of it.
+pub fn without_secrets(text: &str) -> Result<String, String> {
+    let no_toml = "the configuration is no TOML; `ribtide check` says where";
+    let mut table: toml::Table = text.parse().map_err(|_| no_toml.to_owned())?;
+    hide_in_table(&mut table);
+    toml::to_string_pretty(&table).map_err(|_| no_toml.to_owned())
 }
 
-/// A key, or a value without others in it.
-struct Part {
-    span: Range<usize>,
-    is_secret: bool,
-}
-
-/// Adds the text between two parts without its comments; a line that has nothing else goes.
-fn add_between(shown: &mut String, between: &str) {
-    for line in between.split_inclusive('\n') {
-        let Some((before, _)) = line.split_once('#') else {
-            shown.push_str(line);
-            continue;
-        };
-        let before = before.trim_end();
-        let begins_line = shown.is_empty() || shown.ends_with('\n');
-        if !(before.is_empty() && begins_line) {
-            shown.push_str(before);
-            shown.push('\n');
-        }
-    }
-}
-
-/// Appends the parts of a table.
-fn in_table(table: &DeTable<'_>, parts: &mut Vec<Part>) {
+fn hide_in_table(table: &mut toml::Table) {
     for (key, value) in table {
-        parts.push(Part { span: key.span(), is_secret: false });
-        match SECRET_KEYS.contains(&&**key.get_ref()) {
+        match value {
+            toml::Value::Table(_) | toml::Value::Array(_) => hide_in_value(value),
             // Also a value that the check refuses: it may be the secret without its quotes.
-            true => parts.push(Part { span: value.span(), is_secret: true }),
-            false => in_value(value, parts),
+            _ if SECRET_KEYS.contains(&key.as_str()) => *value = HIDDEN.into(),
+            _ => {}
+        }
+        // A list has the strings of a secret that was written so.
+        if SECRET_KEYS.contains(&key.as_str())
+            && let toml::Value::Array(values) = value
+        {
+            values.iter_mut().filter(|value| !value.is_table()).for_each(|value| *value = HIDDEN.into());
         }
     }
 }
 
-fn in_value(value: &Spanned<DeValue<'_>>, parts: &mut Vec<Part>) {
-    match value.get_ref() {
-        DeValue::Table(table) => in_table(table, parts),
-        DeValue::Array(values) => values.iter().for_each(|value| in_value(value, parts)),
-        _ => parts.push(Part { span: value.span(), is_secret: false }),
+fn hide_in_value(value: &mut toml::Value) {
+    match value {
+        toml::Value::Table(table) => hide_in_table(table),
+        toml::Value::Array(values) => values.iter_mut().for_each(hide_in_value),
+        _ => {}
     }
 }
 
@@ -106,25 +79,26 @@ description = "# password = hunter3"
 password = """
 hunter2
 hunter2"""
+[bgp.group.secret]
+password = "hunter2"
+[[bgp.group.secret.neighbor]]
+address = "192.0.2.8"
+secret = ["hunter2", { password = 12345678 }]
+[bgp.group."a#b"]
+[[bgp.group."a#b".neighbor]]
+password = true
   # hunter2
 "##;
-        let shown = without_secrets(text);
-        assert!(!shown.contains("hunter2"), "{shown}");
-        // Everything else is as written.
-        assert!(
-            shown.contains("password = \"********\"\n\"neigh#bors\" = [\n    \"192.0.2.1\",\n]\n"),
-            "{shown}"
-        );
-        assert!(
-            shown.contains("[{ secret = \"********\", send-id = 1 }, { secret-file = \"/etc/k\" }]"),
-            "{shown}"
-        );
-        assert!(
-            shown.contains("description = \"# password = hunter3\"\npassword = \"********\"\n"),
-            "{shown}"
-        );
-        assert!(shown.starts_with("[bgp.group.fabric]\n"), "{shown}");
-        assert!(!shown.contains("# ") || shown.matches("# ").count() == 1, "{shown}");
-        assert_eq!(&*without_secrets("password = \"x"), "");
+        let shown = without_secrets(text).unwrap();
+        assert!(!shown.contains("hunter2") && !shown.contains("12345678"), "{shown}");
+        assert_eq!(shown.matches(HIDDEN).count(), 7, "{shown}");
+        // Everything else is there.
+        let (shown, given): (toml::Table, toml::Table) = (shown.parse().unwrap(), text.parse().unwrap());
+        let group = |table: &toml::Table, name: &str| table["bgp"]["group"][name].clone();
+        assert_eq!(group(&shown, "fabric")["neigh#bors"], group(&given, "fabric")["neigh#bors"]);
+        assert_eq!(group(&shown, "fabric")["neighbor"][0]["description"].as_str(), Some("# password = hunter3"));
+        assert_eq!(group(&shown, "secret")["neighbor"][0]["address"].as_str(), Some("192.0.2.8"));
+        assert_eq!(group(&shown, "fabric")["tcp-ao"]["keys"][1]["secret-file"].as_str(), Some("/etc/k"));
+        assert!(!without_secrets("password = sesame").unwrap_err().contains("sesame"));
     }
 }

@@ -117,6 +117,9 @@ pub(crate) fn run(what: &Policy) -> Result<ExitCode, String> {
     };
     let (group, neighbor) = (test.group.as_deref(), test.neighbor.as_deref());
     let results = config::test_policies(&config, &test.prefixes, &route, group, neighbor, direction)?;
+    if results.is_empty() {
+        return Err("no neighbour of the file is of this group and address, so no policy was tested".into());
+    }
     match test.json {
         true => {
             let json = serde_json::to_string_pretty(&results).map_err(|e| e.to_string())?;

@@ -10,15 +10,13 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The settings whose values are secret. A key with one of these names is removed wherever it is.
-const SECRETS: &[&str] = &["password", "secret"];
-/// Written in place of a secret.
-const REMOVED: &str = "(removed)";
-/// Responses that are left out: the description of the API, which every version prints itself, a whole table of routes, and
-/// a comparison that would load the router.
-const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check"];
+/// Responses that are left out: the description of the API, which every version prints itself, a whole table of routes, a
+/// comparison that would load the router, and the log, which quotes peers and callers.
+const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check", "/v1/log"];
+/// Longest wait for one answer of the router.
+const ANSWER: Duration = Duration::from_secs(30);
 /// Facts of the kernel and of the machine.
 const FACTS: &[&str] = &[
     "/etc/os-release",
@@ -66,13 +64,13 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     bundle.add("version.txt", Ok(format!("ribtide {}\n", env!("CARGO_PKG_VERSION"))));
     let config =
         fs::read_to_string(&options.config).map_err(|e| format!("{}: {e}", options.config.display()));
-    bundle.add("ribtide.toml", config.and_then(|text| without_secrets(&text)));
+    bundle.add("ribtide.toml", config.and_then(|text| ribtide_config::without_secrets(&text)));
     for path in FACTS {
         // A kernel that does not have it lacks the feature.
         let fact = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         bundle.add(&format!("system{path}"), fact.map_err(|e| format!("{path}: {e}")));
     }
-    router(&Client::new(&options.socket), &mut bundle);
+    router(&Client::new(&options.socket).within(ANSWER), &mut bundle);
     let failed = bundle.errors.len();
     bundle
         .write(&options.file)
@@ -115,29 +113,6 @@ fn readable(document: &Value) -> Vec<&str> {
     };
     let all = paths.into_iter().flatten();
     all.filter(|(path, methods)| is_readable(path, &methods["get"])).map(|(path, _)| path.as_str()).collect()
-}
-
-/// The configuration without secrets and without comments, which may have some.
-///
-/// # Errors
-/// The text is no TOML. The sentence quotes nothing of it.
-fn without_secrets(text: &str) -> Result<String, String> {
-    let mut table: toml::Table =
-        text.parse().map_err(|_| "the configuration is no TOML; `ribtide check` says where".to_owned())?;
-    table.iter_mut().for_each(|(name, value)| remove_secrets(name, value));
-    toml::to_string_pretty(&table).map_err(|e| e.to_string())
-}
-
-fn remove_secrets(name: &str, value: &mut toml::Value) {
-    if SECRETS.contains(&name) {
-        *value = REMOVED.into();
-        return;
-    }
-    match value {
-        toml::Value::Table(table) => table.iter_mut().for_each(|(name, value)| remove_secrets(name, value)),
-        toml::Value::Array(list) => list.iter_mut().for_each(|value| remove_secrets("", value)),
-        _ => {}
-    }
 }
 
 /// The files of a bundle.
@@ -185,17 +160,6 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    #[test]
-    fn configuration_has_no_secret_and_no_comment() {
-        let text = "# sesame\n[router]\nasn = 1 # sesame\n[bgp.group.a]\npassword = \"sesame\"\nneighbor = [{ address = \"192.0.2.1\", password = \"sesame\" }]\n\
-                    [bgp.group.a.tcp-ao]\nkeys = [{ send-id = 1, secret = \"sesame\" }]\n";
-        let kept = without_secrets(text).unwrap();
-        assert!(!kept.contains("sesame"), "{kept}");
-        assert_eq!(kept.matches(REMOVED).count(), 3, "{kept}");
-        assert!(kept.contains("asn = 1") && kept.contains("192.0.2.1") && kept.contains("send-id = 1"));
-        assert!(!without_secrets("password = sesame").unwrap_err().contains("sesame"));
-    }
-
     /// The names of all keys in a schema.
     fn names(schema: &Value, out: &mut Vec<String>) {
         match schema {
@@ -229,11 +193,11 @@ mod tests {
         let missing: Vec<_> = all
             .iter()
             .filter(suspicious)
-            .filter(|name| !SECRETS.contains(&name.as_str()) && !known.contains(&name.as_str()))
+            .filter(|name| !ribtide_config::SECRET_KEYS.contains(&name.as_str()) && !known.contains(&name.as_str()))
             .collect();
         assert!(missing.is_empty(), "secret or not? {missing:?}");
         assert!(
-            SECRETS.iter().all(|secret| all.iter().any(|name| name == secret)),
+            ribtide_config::SECRET_KEYS.iter().all(|secret| all.iter().any(|name| name == secret)),
             "no setting has this name"
         );
     }

@@ -296,7 +296,8 @@ impl DaemonsCheck {
             if more[1] {
                 more[1] = entries.step(|key, fields| {
                     let dest = Objects::id(&table, key).and_then(|id| scene.dest(&id));
-                    if let (Some(dest), Some(entry)) = (dest, objects::entry(fields)) {
+                    let entry = |dest| objects::entry(fields, matches!(dest, Dest::Label(_)));
+                    if let Some((dest, entry)) = dest.and_then(|dest| Some((dest, entry(dest)?))) {
                         known.entry(dest).or_default().entry =
                             Some(scene.entries.number(entry, &scene.objects));
                     }
@@ -381,7 +382,8 @@ impl DaemonsCheck {
             }
             let (found, in_asic, answered) = (self.appl.end()?, self.asic.end()?, self.states.end()?);
             for (n, (row, entry)) in found.into_iter().zip(in_asic).enumerate() {
-                let entry = objects::entry(&entry.into_pairs()).map(|entry| entries.number(entry, objects));
+                let is_label = matches!(dests[start + n], Dest::Label(_));
+                let entry = objects::entry(&entry.into_pairs(), is_label).map(|entry| entries.number(entry, objects));
                 let answered = answered.get(n).and_then(|reply| reply.as_integer()) == Some(1);
                 all.push(Examined {
                     expected_index: rows.expected_index(dests[start + n], &row.into_pairs()),
@@ -486,7 +488,8 @@ impl Scene {
             let same = match (of.expected_index, of.entry) {
                 (Some(expected_index), Some(entry)) => *well.entry((expected_index, entry)).or_insert_with(|| {
                     let (found, forwarding) = &self.entries.all[entry as usize];
-                    let pops = self.rows.expected_set.all[expected_index as usize].pop == found.pop;
+                    let requested = self.rows.expected_set.all[expected_index as usize].pop;
+                    let pops = found.pop.is_none_or(|pop| pop == requested);
                     pops && matches!((self.expected(expected_index), forwarding), (Shown::Expected(Expected::Forwarding(expected)), Ok(forwarding)) if expected.same(forwarding))
                 }),
                 _ => false,
@@ -596,11 +599,10 @@ impl Scene {
                 "its entry in ASIC_DB resolves to something else than its row"
             }
             Some(Ok(_)) => {
-                let (requested, pop) = (
-                    self.rows.expected_set.all[expected_index as usize].pop,
-                    entry.map_or(1, |(entry, _)| entry.pop),
-                );
-                if requested != pop {
+                let requested = self.rows.expected_set.all[expected_index as usize].pop;
+                if let Some(pop) = entry.and_then(|(entry, _)| entry.pop)
+                    && requested != pop
+                {
                     let labels = |n: u8| format!("takes {n} labels off");
                     return finding(
                         labels(requested),

@@ -3,6 +3,7 @@
 
 use crate::switch::VirtualSwitch;
 use ribtide_swss::row::Mac;
+use ribtide_swss::sai::text::read_oid;
 use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, RawText, Status, Verb, schema};
 
 /// Free entries of a type, whatever is used: those of SONiC's virtual switch
@@ -86,6 +87,17 @@ impl VirtualSwitch {
             .find(bridge_port, |a| if let Attr::BridgePortPort(port) = a { Some(*port) } else { None })
     }
 
+    /// Forgets the addresses that were learned behind a bridge port and in a VLAN; of `None`, behind all, or in all.
+    fn forget_learned(&mut self, bridge_port: Option<Oid>, vlan: Option<Oid>) {
+        let lower = bridge_port.map(|port| {
+            self.objects.find(port, |a| if let Attr::BridgePortPort(lower) = a { Some(*lower) } else { None })
+        });
+        let id = vlan.map(|vlan| {
+            self.objects.find(vlan, |a| if let Attr::VlanId(id) = a { Some(*id) } else { None })
+        });
+        self.packets.forget_learned(lower, id);
+    }
+
     fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {
         let attrs = self.entries.remove(entry).unwrap_or_default();
         self.refer_all(entry.1.oids().iter().copied().chain(named(&attrs)), -1);
@@ -109,8 +121,10 @@ impl VirtualSwitch {
             Some("SAI_FDB_FLUSH_ENTRY_TYPE_STATIC") => Some("SAI_FDB_ENTRY_TYPE_STATIC"),
             _ => Some("SAI_FDB_ENTRY_TYPE_DYNAMIC"),
         };
-        let port = given("SAI_FDB_FLUSH_ATTR_BRIDGE_PORT_ID");
-        let bv = given("SAI_FDB_FLUSH_ATTR_BV_ID");
+        // Null is every port, or every VLAN.
+        let named = |name| given(name).filter(|oid| *oid != Oid::NULL.to_string());
+        let port = named("SAI_FDB_FLUSH_ATTR_BRIDGE_PORT_ID");
+        let bv = named("SAI_FDB_FLUSH_ATTR_BV_ID");
         let selected = |((object, key), attrs): &(&(ObjectType, RawText), &Attrs)| {
             let has =
                 |name: &str, value: &str| attrs.iter().any(|of| of.name() == name && of.value() == value);
@@ -123,6 +137,9 @@ impl VirtualSwitch {
             self.entries.iter().filter(selected).map(|(entry, _)| entry.clone()).collect();
         for entry in gone {
             self.drop_entry(&entry);
+        }
+        if kind != Some("SAI_FDB_ENTRY_TYPE_STATIC") {
+            self.forget_learned(port.as_deref().and_then(read_oid), bv.as_deref().and_then(read_oid));
         }
     }
 }

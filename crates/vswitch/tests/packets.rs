@@ -303,14 +303,17 @@ fn what_is_for_the_switch_goes_to_the_cpu_and_back() {
     for frame in [own, arp, arp_reply, discovery, link_local, lldp, expired] {
         assert_eq!(bench.arrive(0, &frame), [(Interface::Host(host), frame)]);
     }
-    let big = to_switch(&v4("10.0.0.2", "198.51.100.9", 9, 7, &[0; 240]));
+    // Of several segments each counts for itself.
+    let big = to_switch(&v4("10.0.0.2", "198.51.100.9", 9, 7, &[0; 3000]));
     let frame = Frame { bytes: &big, longest: 1515 };
     let mut sent = Vec::new();
     let mut note = |to, _: &[u8]| sent.push(to);
     bench.chip.packet(Interface::Port(first), frame, &mut note);
-    // Several segments of which each fits.
-    bench.chip.packet(Interface::Port(first), Frame { bytes: &big, longest: 100 }, &mut note);
-    assert_eq!(sent, [Interface::Port(bench.ports[1]), Interface::Port(bench.ports[1])]);
+    bench.chip.packet(Interface::Port(first), Frame { bytes: &big, longest: 1514 }, &mut note);
+    assert_eq!(sent, [Interface::Host(host), Interface::Port(bench.ports[1])]);
+    for (src, dst) in [("127.0.0.1", "198.51.100.9"), ("224.0.0.1", "198.51.100.9"), ("0.0.0.0", "198.51.100.9")] {
+        assert_eq!(bench.arrive(0, &to_switch(&v4(src, dst, 9, 7, b""))), [], "{src}");
+    }
     let reply = ethernet(HOST, SWITCH, None, 0x0806, &[1; 28]);
     assert_eq!(bench.send(Interface::Host(host), &reply), [(Interface::Port(first), reply)]);
 
@@ -463,6 +466,18 @@ fn a_vlan_floods_learns_tags_and_is_routed() {
     let reply = ethernet(NEIGHBOR, SWITCH, None, 0x0806, &[1; 28]);
     let wanted = ethernet(NEIGHBOR, SWITCH, Some(10), 0x0806, &[1; 28]);
     assert_eq!(bench.send(Interface::Host(host), &reply), [(Interface::Port(ports[2]), wanted)]);
+    // A flush forgets what was learned: of another VLAN nothing, of null, which is every VLAN, all.
+    let flush = |bench: &mut Bench, of: Oid| {
+        let of = Attr::read("SAI_FDB_FLUSH_ATTR_BV_ID", &of.to_string()).unwrap();
+        assert_eq!(bench.chip.flush_fdb(&[of]), Ok(()));
+    };
+    flush(&mut bench, rif);
+    assert_eq!(bench.arrive(1, &station(None)).len(), 1);
+    flush(&mut bench, Oid::NULL);
+    assert_eq!(bench.arrive(1, &station(None)).len(), 2);
+    assert_eq!(bench.arrive(2, &arp(Some(10))), all);
+    flush(&mut bench, vlan);
+    assert_eq!(bench.arrive(1, &station(None)).len(), 2);
     // An entry of the FDB is more than what was learned.
     let bridge_port = bench.make(
         ObjectType::BridgePort,
@@ -571,6 +586,13 @@ fn labels_are_pushed_swapped_and_popped() {
     );
     assert_eq!(bench.dropped(0, &labelled(SWITCH, HOST, &[entry(99, true, 7)], inner(9))), Drop::NoRoute);
     assert_eq!(bench.dropped(0, &labelled(SWITCH, HOST, &[entry(20, false, 7)], inner(9))), Drop::Malformed);
+    // A label that traps.
+    let host = bench.host(ports[0], "Ethernet0");
+    let id = ObjectId::Inseg(InsegEntry { switch: bench.switch, label: 30 });
+    let attrs = [Attr::InsegPacketAction(PacketAction::Trap), Attr::InsegPop(1)].into_iter().collect();
+    assert_eq!(bench.chip.one(Verb::Create, ObjectType::InsegEntry, &mut Item { id, attrs }), Status::Success);
+    let trapped = labelled(SWITCH, HOST, &[entry(30, true, 7)], inner(9));
+    assert_eq!(bench.arrive(0, &trapped), [(Interface::Host(host), trapped)]);
     bench.set(ObjectType::RouterInterface, first, Attr::RifMpls(false));
     assert_eq!(bench.dropped(0, &labelled(SWITCH, HOST, &[entry(20, true, 7)], inner(9))), Drop::NotRouted);
 }

@@ -332,7 +332,7 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, until)| {
         let seconds = until.saturating_sub(stage.now()).div_ceil(1000);
         format!(
-            "next hop {address} changed often, so BGP hears of it in {seconds} s (`ribtide show bgp nexthop`)"
+            "next hop {address} changed often, so BGP hears of it later (`ribtide show bgp nexthop`)"
         )
     });
     lines.collect()

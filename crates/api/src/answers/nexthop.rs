@@ -20,10 +20,14 @@ pub(crate) fn nexthop_groups(
     limit: usize,
 ) -> Result<NextHopGroupPage, Refusal> {
     let rib = &router.rib.get().ok_or_else(no_fib)?;
-    let after = match cursor.map(str::parse) {
-        None => 0,
-        Some(Ok(after)) => after,
-        Some(Err(_)) => {
+    let place = |cursor: &str| {
+        let (vrf, group) = cursor.split_once('.')?;
+        Some((VrfId(vrf.parse().ok()?), GroupId(group.parse().ok()?)))
+    };
+    let after = match cursor.map(place) {
+        None => None,
+        Some(Some(after)) => Some(after),
+        Some(None) => {
             return Err(Refusal::Bad("a cursor is what `next` said; start again without one".into()));
         }
     };
@@ -33,14 +37,18 @@ pub(crate) fn nexthop_groups(
         let (groups, next): (Vec<_>, _) = match id {
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
             None => {
-                // In the order of group ids, which each VRF numbers separately.
-                let of_vrf = stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id));
-                let mut infos =
-                    of_vrf.flat_map(|(id, rib)| rib.groups_after(GroupId(after)).map(move |info| (id, info)));
-                let page: Vec<_> = infos.by_ref().take(limit).map(described).collect();
+                // Each VRF numbers its groups separately.
+                let mut vrfs: Vec<_> = stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id)).collect();
+                vrfs.retain(|(id, _)| after.is_none_or(|(last, _)| *id >= last));
+                vrfs.sort_unstable_by_key(|(id, _)| *id);
+                let mut infos = vrfs.into_iter().flat_map(|(id, rib)| {
+                    let from = after.filter(|(last, _)| *last == id).map_or(GroupId(0), |(_, group)| group);
+                    rib.groups_after(from).map(move |info| (id, info))
+                });
+                let page: Vec<_> = infos.by_ref().take(limit).collect();
                 let more = infos.next().is_some();
-                let last = page.last().map(|g| g.id.to_string());
-                (page, last.filter(|_| more))
+                let last = page.last().map(|(vrf, info)| format!("{}.{}", vrf.0, info.id.0));
+                (page.into_iter().map(described).collect(), last.filter(|_| more))
             }
         };
         NextHopGroupPage { cache: cache(stage), groups, next }

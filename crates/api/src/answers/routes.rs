@@ -24,6 +24,10 @@ pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Res
     let Some(text) = query.prefix.as_ref().filter(|_| set.is_none()) else {
         return page(router, query, set, paths, limit);
     };
+    if query.shard.is_some() {
+        let why = "shard: the shard of a prefix is given by its address; leave it out, or add match=longer";
+        return Err(Refusal::Bad(why.into()));
+    }
     let with = if paths.is_empty() { "" } else { " with such a path" };
     let mut found = lookup(router, target(text)?, &paths)?;
     if let (Some(route), Some(rib)) = (&mut found, &router.rib.get()) {

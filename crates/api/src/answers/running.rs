@@ -38,7 +38,8 @@ pub(crate) fn configuration(router: &RouterState) -> Result<RunningConfiguration
 pub(crate) fn events(query: &LogQuery, limit: usize) -> Result<LogPage, Refusal> {
     let least = query.level.as_deref().map_or(Ok(LEVELS.len()), rank)?;
     let recent = log::recent(query.after.unwrap_or(0));
-    let last = recent.last().map_or(query.after.unwrap_or(0), |(number, _)| *number);
+    // Below `after` in a router that started since.
+    let last = recent.last().map_or_else(log::last_number, |(number, _)| *number);
     // From the latest on, because these are those that a limit keeps.
     let fitting = recent.iter().rev().filter_map(event).filter(|event| fits(event, query, least));
     let mut events: Vec<LogEvent> = fitting.take(limit).collect();

@@ -128,6 +128,11 @@ pub fn recent(after: u64) -> Vec<RecentEvent> {
     RUNNING.get().map_or(Vec::new(), |running| running.recent.after(after))
 }
 
+/// The number of the latest event; 0 before the first.
+pub fn last_number() -> u64 {
+    RUNNING.get().map_or(0, |running| running.recent.count())
+}
+
 /// Waits until the lines of earlier events are written, for [`FLUSH_TIMEOUT`] at most.
 pub fn flush() {
     if let Some(running) = RUNNING.get() {

@@ -33,12 +33,17 @@ impl Recent {
     pub(super) fn after(&self, after: u64) -> Vec<RecentEvent> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = kept.count - kept.events.len() as u64 + 1;
-        let skipped = usize::try_from((after + 1).saturating_sub(first)).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(after.saturating_add(1).saturating_sub(first)).unwrap_or(usize::MAX);
         (first..)
             .zip(kept.events.iter())
             .skip(skipped)
             .map(|(number, event)| (number, event.clone()))
             .collect()
+    }
+
+    /// How many events there were so far: the number of the last one.
+    pub(super) fn count(&self) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).count
     }
 
     fn push(&self, event: &[u8]) {

@@ -18,6 +18,7 @@ use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::sai::Oid;
 use ribtide_vswitch::{Frame, HostInterface, Interface, VirtualSwitch};
 use rustix::event::epoll;
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,6 +33,9 @@ const BATCH_MAX: usize = 64;
 const TURN: usize = 4;
 /// Events of the kernel in one read.
 const EVENTS: usize = 64;
+/// How often a tap device whose name is in use is tried again, and the pause before.
+const TAP_ATTEMPTS: usize = 50;
+const TAP_PAUSE: Duration = Duration::from_millis(1);
 
 /// A frame that came.
 struct Arrival {
@@ -212,6 +216,9 @@ impl PacketPath {
         self.seen = Some(switch.host_interface_changes());
         let wanted: BTreeMap<Oid, HostInterface> =
             switch.host_interfaces().into_iter().map(|interface| (interface.oid, interface)).collect();
+        // A tap lives while a descriptor of it is open, and a new one may have its name.
+        self.interfaces.clear();
+        self.of.clear();
         let same =
             |one: &HostInterface, other: &HostInterface| one.name == other.name && one.mac == other.mac;
         self.hosts.retain(|oid, (had, opened)| {
@@ -223,7 +230,7 @@ impl PacketPath {
         });
         for (oid, wanted) in wanted {
             let (had, opened) = self.hosts.entry(oid).or_insert_with(|| {
-                let made = open(&self.devices, &mut self.numbers, || Device::tap(&wanted.name, wanted.mac.0));
+                let made = open(&self.devices, &mut self.numbers, || open_tap(&wanted));
                 let opened = made.inspect_err(|e| {
                     let cure = "syncd needs CAP_NET_ADMIN and /dev/net/tun, and no other netdev of this name";
                     tracing::warn!(target: target::SYNCD, name = &*wanted.name, error = %e, cure, "the netdev of a host interface cannot be made");
@@ -239,8 +246,6 @@ impl PacketPath {
             }
             had.up = wanted.up;
         }
-        self.interfaces.clear();
-        self.of.clear();
         let ports = switch.front_panel().into_iter().filter_map(|(oid, name)| {
             let (_, opened) = self.ports.get(&*name)?.as_ref()?;
             Some((Interface::Port(oid), opened))
@@ -268,6 +273,20 @@ fn silence(port: &str) {
     }
 }
 
+/// Makes a tap device. The reader may hold a former one of its name for a moment.
+fn open_tap(wanted: &HostInterface) -> io::Result<Device> {
+    let mut attempts = 0;
+    loop {
+        match Device::tap(&wanted.name, wanted.mac.0) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && attempts < TAP_ATTEMPTS => {
+                attempts += 1;
+                std::thread::sleep(TAP_PAUSE);
+            }
+            made => return made,
+        }
+    }
+}
+
 /// Opens a device, and lets the reader read it.
 fn open(
     devices: &Devices,
@@ -279,6 +298,13 @@ fn open(
     let number = *numbers;
     devices.add(number, &device).inspect_err(|_| devices.remove(number))?;
     Ok(Opened { number, device })
+}
+
+/// Whether a device will give nothing any more: its netdev is gone.
+fn is_gone(error: &io::Error) -> bool {
+    [Errno::NODEV, Errno::NXIO, Errno::BADFD, Errno::BADF]
+        .iter()
+        .any(|gone| error.raw_os_error() == Some(gone.raw_os_error()))
 }
 
 /// Reads every device until `stop`.
@@ -296,7 +322,7 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
             let number = event.data.u64();
             let Some(device) = devices.all().get(&number).cloned() else { continue };
             let mut batch = Vec::new();
-            while batch.len() < BATCH_MAX {
+            for _ in 0..BATCH_MAX {
                 match device.receive(&mut buffer) {
                     Ok((frame, segments)) => {
                         batch.push(Arrival { device: number, frame: frame.to_vec(), segments })
@@ -305,11 +331,13 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
                     // The socket says so once, when its netdev is switched off.
                     Err(e) if e.kind() == io::ErrorKind::NetworkDown => {}
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => {
+                    Err(e) if is_gone(&e) => {
                         tracing::warn!(target: target::SYNCD, error = %e, "a netdev is gone");
                         devices.remove(number);
                         break;
                     }
+                    // A frame that the kernel cannot hand over, such as segments of a protocol that virtio does not name. It is lost.
+                    Err(e) => tracing::debug!(target: target::SYNCD, error = %e, "a frame cannot be read"),
                 }
             }
             if batch.is_empty() {

@@ -19,17 +19,17 @@ pub(super) const ASIC_STATE: &str = "ASIC_STATE";
 pub(super) struct Entry {
     action: PacketAction,
     to: Oid,
-    /// The number of labels to pop.
-    pub(super) pop: u8,
+    /// The number of labels to pop; `None` of a route.
+    pub(super) pop: Option<u8>,
 }
 
 impl Entry {
-    fn of(mut values: impl Iterator<Item = Attr>) -> Entry {
-        let entry = Entry { action: PacketAction::Forward, to: Oid::NULL, pop: 0 };
+    fn of(mut values: impl Iterator<Item = Attr>, is_label: bool) -> Entry {
+        let entry = Entry { action: PacketAction::Forward, to: Oid::NULL, pop: is_label.then_some(0) };
         values.by_ref().fold(entry, |entry, attr| match attr {
             Attr::RoutePacketAction(action) | Attr::InsegPacketAction(action) => Entry { action, ..entry },
             Attr::RouteNextHop(to) | Attr::InsegNextHop(to) => Entry { to, ..entry },
-            Attr::InsegPop(pop) => Entry { pop, ..entry },
+            Attr::InsegPop(pop) => Entry { pop: Some(pop), ..entry },
             _ => entry,
         })
     }
@@ -234,7 +234,8 @@ impl Objects {
     pub(super) fn entries_of(asic: &mut Connections, ids: &[ObjectId]) -> Result<Vec<Option<Entry>>, Error> {
         let keys: Vec<String> = ids.iter().map(|id| Objects::key(asic, id)).collect();
         let replies = asic.replies("HGETALL", &keys)?;
-        Ok(replies.into_iter().map(|reply| entry(&reply.into_pairs())).collect())
+        let is_label = |id: &ObjectId| matches!(id, ObjectId::Inseg(_));
+        Ok(ids.iter().zip(replies).map(|(id, reply)| entry(&reply.into_pairs(), is_label(id))).collect())
     }
 
     /// The virtual router that has most of these routes.
@@ -264,9 +265,9 @@ pub(super) fn id(dest: Dest, vr: Oid) -> ObjectId {
     }
 }
 
-/// Parses the fields of an entry; `None` without any. An entry always has a field: `NULL` without
+/// Parses the fields of an entry of a route or a label; `None` without any. An entry always has a field: `NULL` without
 /// attributes.
-pub(super) fn entry(fields: &[(String, String)]) -> Option<Entry> {
+pub(super) fn entry(fields: &[(String, String)], is_label: bool) -> Option<Entry> {
     let attrs = fields.iter().filter_map(|(name, value)| text::read_field(name, value).ok().flatten());
-    (!fields.is_empty()).then(|| Entry::of(attrs))
+    (!fields.is_empty()).then(|| Entry::of(attrs, is_label))
 }

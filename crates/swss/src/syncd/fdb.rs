@@ -111,6 +111,8 @@ impl<S: Sai> Syncd<S> {
     fn record_fdb_event(&mut self, event: &FdbEvent, out: &mut SyncdOut) {
         let Some(object) = ObjectType::from_name(FDB_ENTRY) else { return };
         let entry = (object, event.key.clone());
+        // As SONiC's syncd: an entry of no VLAN or switch has no row.
+        let is_whole = ["bvid", "switch_id"].iter().all(|name| member(&event.key, name).as_deref() != Some(NULL));
         match event.change {
             FdbChange::Flushed if member(&event.key, "mac").as_deref() == Some("00:00:00:00:00:00") => {
                 self.forget_flushed(&Flush::of_event(event), out);
@@ -120,6 +122,7 @@ impl<S: Sai> Syncd<S> {
                     self.record_entry(Verb::Remove, entry, Attrs::new(), out);
                 }
             }
+            FdbChange::Learned | FdbChange::Moved if !is_whole => {}
             FdbChange::Learned | FdbChange::Moved => {
                 let mut attrs: Attrs =
                     event.attrs.iter().filter(|attr| attr.name() != TYPE).cloned().collect();

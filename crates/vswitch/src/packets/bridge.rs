@@ -76,12 +76,16 @@ impl VirtualSwitch {
         send: Send<'_>,
     ) -> Result<(), Drop> {
         let vlan = topology.vlans.get(&id).ok_or(Drop::NoInterface)?;
-        let behind = self.behind(id, vlan.oid, ethernet.dst).filter(|_| !ethernet.is_group());
+        let behind = match ethernet.is_group() {
+            true => None,
+            false => self.behind(id, vlan.oid, ethernet.dst),
+        };
         let behind = behind.filter(|lower| vlan.members.iter().any(|(member, _)| member == lower));
         if behind.is_some() && behind == from {
             return Err(Drop::SamePort);
         }
         let mut out = std::mem::take(&mut self.packets.out);
+        let mut sent = Ok(());
         for (lower, tagged) in &vlan.members {
             if behind.is_some_and(|behind| behind != *lower) || Some(*lower) == from {
                 continue;
@@ -89,11 +93,14 @@ impl VirtualSwitch {
             out.clear();
             Ethernet { vlan: tagged.then_some(id), ..ethernet }.write(&mut out);
             out.extend(payload);
-            // A member without a link takes nothing away from the others.
-            let _ = self.send_to_lower(topology, *lower, &out, send);
+            let to_member = self.send_to_lower(topology, *lower, &out, send);
+            // A member without a link takes nothing away from the others of a flood.
+            if behind.is_some() {
+                sent = to_member;
+            }
         }
         self.packets.out = out;
-        Ok(())
+        sent
     }
 
     /// The port or LAG behind which an address is: by an entry of the FDB, or learned.

@@ -29,11 +29,13 @@ pub enum Drop {
     NoHostInterface,
     /// It would leave by the port that it came by.
     SamePort,
+    /// Its source or destination is an address that no router forwards.
+    Martian,
 }
 
 impl Drop {
     /// Every reason.
-    pub const ALL: [Drop; 11] = [
+    pub const ALL: [Drop; 12] = [
         Drop::NoLink,
         Drop::NotSelected,
         Drop::Malformed,
@@ -45,6 +47,7 @@ impl Drop {
         Drop::NoNeighbor,
         Drop::NoHostInterface,
         Drop::SamePort,
+        Drop::Martian,
     ];
 
     /// Its name in replies.

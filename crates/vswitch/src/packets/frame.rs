@@ -167,6 +167,22 @@ impl Ip {
     }
 }
 
+impl Ip {
+    /// Whether no router may forward it, because of an address that is never on a wire, or of a source that no host has
+    /// (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3, 2.5.6 and 2.7).
+    pub(crate) fn is_martian(&self) -> bool {
+        let source = match self.flow.src {
+            IpAddr::V4(src) => src.octets()[0] == 0 || src.is_multicast() || src.is_broadcast() || src.is_link_local(),
+            IpAddr::V6(src) => src.is_unspecified() || src.is_multicast() || src.is_unicast_link_local(),
+        };
+        let destination = match self.flow.dst {
+            IpAddr::V4(dst) => dst.octets()[0] == 0,
+            IpAddr::V6(dst) => dst.is_unspecified(),
+        };
+        source || destination || self.flow.src.is_loopback() || self.flow.dst.is_loopback()
+    }
+}
+
 fn ports(protocol: u8, packet: &[u8], at: usize) -> [u8; 4] {
     const TCP: u8 = 6;
     const UDP: u8 = 17;

@@ -78,12 +78,24 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
+    /// Forgets learned addresses: those behind `lower`, of the VLAN `id`; of `None` all. One that does not exist has none.
+    pub(crate) fn forget_learned(&mut self, lower: Option<Option<Oid>>, id: Option<Option<u16>>) {
+        self.learned.retain(|(vlan, _), behind| {
+            let selected = lower.is_none_or(|lower| lower == Some(*behind)) && id.is_none_or(|id| id == Some(*vlan));
+            !selected
+        });
+    }
+
     /// Takes in that an object of this type was created, changed or removed.
     pub(crate) fn changed(&mut self, kind: ObjectType) {
         if let ObjectType::NextHop | ObjectType::NextHopGroup | ObjectType::NextHopGroupMember = kind {
             return;
         }
         self.topology = None;
+        if let ObjectType::Vlan | ObjectType::VlanMember | ObjectType::BridgePort = kind {
+            // What is behind a port of a VLAN may be elsewhere now; frames to it flood until it is heard.
+            self.learned.clear();
+        }
         if let ObjectType::Port
         | ObjectType::Lag
         | ObjectType::LagMember

@@ -108,6 +108,7 @@ impl VirtualSwitch {
         }
         match self.way_of(topology, rif.router, &ip.flow)? {
             Way::Cpu => self.trap(topology, rif, arrived, send),
+            Way::Hop { .. } if ip.is_martian() => Err(Drop::Martian),
             // The CPU says that its time is exceeded.
             Way::Hop { .. } if ip.ttl <= 1 => self.trap(topology, rif, arrived, send),
             Way::Hop { rif: out, mac, labels } => {
@@ -239,8 +240,13 @@ impl VirtualSwitch {
         let way = match (to_next_hop, action) {
             (Some(action), _) => self.way(action, ip.flow.dst, hash)?,
             (None, Some(Action { packet: PacketAction::Drop, .. })) => return Err(Drop::RouteDrops),
-            // What is below is routed here.
-            _ if pop == depth => self.way_of(topology, rif.router, &ip.flow)?,
+            (None, Some(Action { packet: PacketAction::Trap, .. })) => Way::Cpu,
+            // The packet below is routed in the virtual router of the entry's interface, or in that of the arrival.
+            _ if pop == depth && ip.is_martian() => return Err(Drop::Martian),
+            _ if pop == depth => {
+                let target = action.and_then(|action| topology.rifs.get(&action.to));
+                self.way_of(topology, target.map_or(rif.router, |target| target.router), &ip.flow)?
+            }
             _ => return Err(Drop::NoRoute),
         };
         match way {

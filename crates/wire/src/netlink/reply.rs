@@ -103,8 +103,8 @@ impl From<TooLong> for NoReply {
 
 /// Appends the reply to the `RTM_NEWROUTE` of `message`, as libnl builds it.
 ///
-/// # Errors The message is malformed, or the reply would be too long. The caller then removes the
-/// appended bytes.
+/// # Errors
+/// The message is malformed, or the reply would be too long. The caller then removes the appended bytes.
 pub(crate) fn write_rebuilt(out: &mut Vec<u8>, message: &Message<'_>) -> Result<(), NoReply> {
     let Some((&[family, dst_len, src_len, tos, table, protocol, scope, kind, f0, f1, f2, f3], attrs)) =
         message.body.split_first_chunk()
