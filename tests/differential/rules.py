@@ -166,7 +166,7 @@ MUTUAL = 12
 def by_way_of_a_valid_path(c, facts):
     """One event reaches BGP in parts: an UPDATE before the answer to its next hop, the end of a session before the loss of next hops on
     the same link. In between ribtide advertises, once, another path that its peer announces, or withdraws where an observer does not get
-    that one. What the event itself announces and ribtide then withdraws is no such path."""
+    that one. A path that the event itself announces and ribtide then withdraws is no such path."""
     if c.view == "kernel" or c.count != 2:
         return False
     own = c.event.get("path") if c.event["do"] == "announce" and c.event["prefix"] == c.prefix else None
@@ -179,8 +179,8 @@ def by_way_of_a_valid_path(c, facts):
 
 @rule("changes-unseen-by-external-peers", "changes", "RFC 4271 section 4.3: an UPDATE may repeat a route")
 def unseen_by_external_peers(c, facts):
-    """The best path gets another next hop, or moves to another peer that announces the same AS path. What an external peer hears of
-    both is the same, and ribtide, which keeps no copy of what it has sent, sends it once more. FRR and BIRD compare."""
+    """The best path gets another next hop, or moves to another peer that announces the same AS path. An external peer hears the
+    same of both. ribtide keeps no copy of sent routes, and sends it once more. FRR and BIRD compare."""
     if c.view != "external" or c.old != c.new or c.count != 1:
         return False
     own = c.event["do"] == "announce" and c.event["prefix"] == c.prefix

@@ -110,7 +110,8 @@ fn has_token(caller: Caller, headers: &HeaderMap, api: &ApiConfig, without: &str
             "the token is not that of api.token-file; send the one in the file".into(),
         )),
         _ => Err(Refusal::Unauthorized(
-            "this takes the token of api.token-file over TCP; send it as `Authorization: Bearer TOKEN`".into(),
+            "this takes the token of api.token-file over TCP; send it as `Authorization: Bearer TOKEN`"
+                .into(),
         )),
     }
 }

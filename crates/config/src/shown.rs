@@ -96,7 +96,10 @@ password = true
         let (shown, given): (toml::Table, toml::Table) = (shown.parse().unwrap(), text.parse().unwrap());
         let group = |table: &toml::Table, name: &str| table["bgp"]["group"][name].clone();
         assert_eq!(group(&shown, "fabric")["neigh#bors"], group(&given, "fabric")["neigh#bors"]);
-        assert_eq!(group(&shown, "fabric")["neighbor"][0]["description"].as_str(), Some("# password = hunter3"));
+        assert_eq!(
+            group(&shown, "fabric")["neighbor"][0]["description"].as_str(),
+            Some("# password = hunter3")
+        );
         assert_eq!(group(&shown, "secret")["neighbor"][0]["address"].as_str(), Some("192.0.2.8"));
         assert_eq!(group(&shown, "fabric")["tcp-ao"]["keys"][1]["secret-file"].as_str(), Some("/etc/k"));
         assert!(!without_secrets("password = sesame").unwrap_err().contains("sesame"));

@@ -193,7 +193,9 @@ mod tests {
         let missing: Vec<_> = all
             .iter()
             .filter(suspicious)
-            .filter(|name| !ribtide_config::SECRET_KEYS.contains(&name.as_str()) && !known.contains(&name.as_str()))
+            .filter(|name| {
+                !ribtide_config::SECRET_KEYS.contains(&name.as_str()) && !known.contains(&name.as_str())
+            })
             .collect();
         assert!(missing.is_empty(), "secret or not? {missing:?}");
         assert!(

@@ -145,6 +145,7 @@ impl Router {
         write!(
             stream,
             "{line} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/openmetrics-text, application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
@@ -469,9 +470,14 @@ fn open_metrics(text: &str) -> Vec<(String, f64)> {
         let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
         assert!(labels.ends_with('}') && labels.matches('"').count() % 2 == 0, "{line}");
         let (family, kind, unit) = families.last().unwrap();
-        let suffix = if kind == "counter" { "_total" } else { "" };
-        assert!(matches!(kind.as_str(), "counter" | "gauge"), "{line}");
-        assert_eq!(name, format!("{family}{suffix}"), "a sample outside its family");
+        let suffixes: &[&str] = match kind.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => panic!("{line}"),
+        };
+        let is_of = |suffix: &&str| name == format!("{family}{suffix}");
+        assert!(suffixes.iter().any(is_of), "a sample outside its family: {line}");
         assert!(unit.is_empty() || family.ends_with(&format!("_{unit}")), "{family} in {unit}");
         assert!(samples.iter().all(|(known, _)| known != series), "{series} twice");
         samples.push((series.into(), value.parse().unwrap()));

@@ -383,7 +383,8 @@ impl DaemonsCheck {
             let (found, in_asic, answered) = (self.appl.end()?, self.asic.end()?, self.states.end()?);
             for (n, (row, entry)) in found.into_iter().zip(in_asic).enumerate() {
                 let is_label = matches!(dests[start + n], Dest::Label(_));
-                let entry = objects::entry(&entry.into_pairs(), is_label).map(|entry| entries.number(entry, objects));
+                let entry =
+                    objects::entry(&entry.into_pairs(), is_label).map(|entry| entries.number(entry, objects));
                 let answered = answered.get(n).and_then(|reply| reply.as_integer()) == Some(1);
                 all.push(Examined {
                     expected_index: rows.expected_index(dests[start + n], &row.into_pairs()),

@@ -92,9 +92,8 @@ impl VirtualSwitch {
         let lower = bridge_port.map(|port| {
             self.objects.find(port, |a| if let Attr::BridgePortPort(lower) = a { Some(*lower) } else { None })
         });
-        let id = vlan.map(|vlan| {
-            self.objects.find(vlan, |a| if let Attr::VlanId(id) = a { Some(*id) } else { None })
-        });
+        let id = vlan
+            .map(|vlan| self.objects.find(vlan, |a| if let Attr::VlanId(id) = a { Some(*id) } else { None }));
         self.packets.forget_learned(lower, id);
     }
 

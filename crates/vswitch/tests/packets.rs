@@ -278,9 +278,8 @@ fn drops_have_a_reason() {
         clear,
     };
     let (read, clear) = (query(false), query(true));
-    let values = |chip: &mut VirtualSwitch| {
-        chip.query(&read).fields.iter().map(Attr::value).collect::<Vec<_>>()
-    };
+    let values =
+        |chip: &mut VirtualSwitch| chip.query(&read).fields.iter().map(Attr::value).collect::<Vec<_>>();
     assert_eq!(values(&mut bench.chip), ["1", "42"]);
     bench.chip.query(&clear);
     assert_eq!(values(&mut bench.chip), ["0", "0"]);
@@ -311,7 +310,9 @@ fn what_is_for_the_switch_goes_to_the_cpu_and_back() {
     bench.chip.packet(Interface::Port(first), frame, &mut note);
     bench.chip.packet(Interface::Port(first), Frame { bytes: &big, longest: 1514 }, &mut note);
     assert_eq!(sent, [Interface::Host(host), Interface::Port(bench.ports[1])]);
-    for (src, dst) in [("127.0.0.1", "198.51.100.9"), ("224.0.0.1", "198.51.100.9"), ("0.0.0.0", "198.51.100.9")] {
+    for (src, dst) in
+        [("127.0.0.1", "198.51.100.9"), ("224.0.0.1", "198.51.100.9"), ("0.0.0.0", "198.51.100.9")]
+    {
         assert_eq!(bench.arrive(0, &to_switch(&v4(src, dst, 9, 7, b""))), [], "{src}");
     }
     let reply = ethernet(HOST, SWITCH, None, 0x0806, &[1; 28]);
@@ -469,7 +470,8 @@ fn a_vlan_floods_learns_tags_and_is_routed() {
     // A flush forgets what was learned: of another VLAN nothing, of null, which is every VLAN, all.
     let flush = |bench: &mut Bench, of: Oid| {
         let of = Attr::read("SAI_FDB_FLUSH_ATTR_BV_ID", &of.to_string()).unwrap();
-        assert_eq!(bench.chip.flush_fdb(&[of]), Ok(()));
+        let flushed = bench.chip.query(&Query::FlushFdb { attrs: [of].into_iter().collect() });
+        assert_eq!(flushed.status, Status::Success);
     };
     flush(&mut bench, rif);
     assert_eq!(bench.arrive(1, &station(None)).len(), 1);
@@ -590,7 +592,10 @@ fn labels_are_pushed_swapped_and_popped() {
     let host = bench.host(ports[0], "Ethernet0");
     let id = ObjectId::Inseg(InsegEntry { switch: bench.switch, label: 30 });
     let attrs = [Attr::InsegPacketAction(PacketAction::Trap), Attr::InsegPop(1)].into_iter().collect();
-    assert_eq!(bench.chip.one(Verb::Create, ObjectType::InsegEntry, &mut Item { id, attrs }), Status::Success);
+    assert_eq!(
+        bench.chip.one(Verb::Create, ObjectType::InsegEntry, &mut Item { id, attrs }),
+        Status::Success
+    );
     let trapped = labelled(SWITCH, HOST, &[entry(30, true, 7)], inner(9));
     assert_eq!(bench.arrive(0, &trapped), [(Interface::Host(host), trapped)]);
     bench.set(ObjectType::RouterInterface, first, Attr::RifMpls(false));

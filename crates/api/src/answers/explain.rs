@@ -329,11 +329,9 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
     let tracked = stage.rib.default_vrf().tracked_next_hops();
     let address = |address| split_zone(address).0;
     let delayed = tracked.filter_map(|info| Some((address(info.next_hop.address), info.delayed_until?)));
-    let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, until)| {
-        let seconds = until.saturating_sub(stage.now()).div_ceil(1000);
-        format!(
-            "next hop {address} changed often, so BGP hears of it later (`ribtide show bgp nexthop`)"
-        )
+    // Without the time that is left: `watch` shows changes.
+    let lines = delayed.filter(|(address, _)| of_route(*address)).map(|(address, _)| {
+        format!("next hop {address} changed often, so BGP hears of it later (`ribtide show bgp nexthop`)")
     });
     lines.collect()
 }

@@ -38,7 +38,8 @@ pub(crate) fn nexthop_groups(
             Some(id) => (stage.rib.group(GroupId(id)).map(described).into_iter().collect(), None),
             None => {
                 // Each VRF numbers its groups separately.
-                let mut vrfs: Vec<_> = stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id)).collect();
+                let mut vrfs: Vec<_> =
+                    stage.rib.iter().filter(|(id, _)| vrf.is_none_or(|vrf| vrf == *id)).collect();
                 vrfs.retain(|(id, _)| after.is_none_or(|(last, _)| *id >= last));
                 vrfs.sort_unstable_by_key(|(id, _)| *id);
                 let mut infos = vrfs.into_iter().flat_map(|(id, rib)| {

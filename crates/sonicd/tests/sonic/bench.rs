@@ -90,11 +90,8 @@ impl Bench {
     /// The same with these options.
     pub(crate) fn syncd_with(&mut self, more: &str) -> usize {
         self.syncds += 1;
-        let words = format!(
-            "syncd -u -l {more} --query-socket {} {}",
-            self.query_socket().display(),
-            self.config()
-        );
+        let words =
+            format!("syncd -u -l {more} --query-socket {} {}", self.query_socket().display(), self.config());
         let options: syncd::Options = parse(&words);
         self.spawn(move |stop| syncd::run_until(&options, stop))
     }

@@ -112,7 +112,8 @@ impl<S: Sai> Syncd<S> {
         let Some(object) = ObjectType::from_name(FDB_ENTRY) else { return };
         let entry = (object, event.key.clone());
         // As SONiC's syncd: an entry of no VLAN or switch has no row.
-        let is_whole = ["bvid", "switch_id"].iter().all(|name| member(&event.key, name).as_deref() != Some(NULL));
+        let is_whole =
+            ["bvid", "switch_id"].iter().all(|name| member(&event.key, name).as_deref() != Some(NULL));
         match event.change {
             FdbChange::Flushed if member(&event.key, "mac").as_deref() == Some("00:00:00:00:00:00") => {
                 self.forget_flushed(&Flush::of_event(event), out);

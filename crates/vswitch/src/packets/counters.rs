@@ -64,6 +64,7 @@ impl Drop {
             Drop::NoNeighbor => "no-neighbor",
             Drop::NoHostInterface => "no-host-interface",
             Drop::SamePort => "same-port",
+            Drop::Martian => "martian",
         }
     }
 }

@@ -172,7 +172,9 @@ impl Ip {
     /// (RFC 1812, 5.3.7; RFC 4291, 2.5.2, 2.5.3, 2.5.6 and 2.7).
     pub(crate) fn is_martian(&self) -> bool {
         let source = match self.flow.src {
-            IpAddr::V4(src) => src.octets()[0] == 0 || src.is_multicast() || src.is_broadcast() || src.is_link_local(),
+            IpAddr::V4(src) => {
+                src.octets()[0] == 0 || src.is_multicast() || src.is_broadcast() || src.is_link_local()
+            }
             IpAddr::V6(src) => src.is_unspecified() || src.is_multicast() || src.is_unicast_link_local(),
         };
         let destination = match self.flow.dst {

@@ -81,7 +81,8 @@ impl Packets {
     /// Forgets learned addresses: those behind `lower`, of the VLAN `id`; of `None` all. One that does not exist has none.
     pub(crate) fn forget_learned(&mut self, lower: Option<Option<Oid>>, id: Option<Option<u16>>) {
         self.learned.retain(|(vlan, _), behind| {
-            let selected = lower.is_none_or(|lower| lower == Some(*behind)) && id.is_none_or(|id| id == Some(*vlan));
+            let selected =
+                lower.is_none_or(|lower| lower == Some(*behind)) && id.is_none_or(|id| id == Some(*vlan));
             !selected
         });
     }
