@@ -143,6 +143,7 @@ impl Bulker {
                 | ObjectType::Vlan
                 | ObjectType::BridgePort
                 | ObjectType::VlanMember
+                | ObjectType::Hostif
                 | ObjectType::VirtualRouter
                 | ObjectType::RouterInterface
         );
