@@ -50,7 +50,7 @@ neighbor = [{{ address = "198.19.1.1", description = "the other" }}, {{ address 
         for secret in (PASSWORD, TOKEN, COMMENT):
             assert secret.encode() not in content, f"{name} has {secret}"
     configuration = tomllib.loads(files["ribtide.toml"].decode())
-    assert configuration["bgp"]["group"]["peers"]["password"] == "(removed)"
+    assert configuration["bgp"]["group"]["peers"]["password"] == "********"
     assert configuration["router"]["asn"] == 65001
     summary = json.loads(files["api/bgp-summary.json"])
     assert summary["asn"] == 65001 and summary["established"] == 1

@@ -20,8 +20,8 @@ mod view;
 use crate::sai::notification::PortState;
 use crate::sai::schema::{self, Validation};
 use crate::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, RawText, SWITCH, Sai, SaiCall, SaiReply,
-    SaiRequest, Status, Verb, VidSource, View,
+    Attr, Attrs, EntryItem, ErrorMode, Item, ObjectId, ObjectType, Oid, RawText, SWITCH, Sai, SaiCall,
+    SaiReply, SaiRequest, Status, Verb, VidSource, View,
 };
 use order::creation_order;
 pub use order::{ORDER, place};
@@ -349,13 +349,11 @@ impl<S: Sai> Syncd<S> {
             }
             SaiCall::Entries { verb, object, items, bulk } => {
                 let entries = store.entries();
-                let done: Vec<bool> = items
-                    .iter()
-                    .map(|item| {
-                        let exists = entries.contains_key(&(object, item.key.clone()));
-                        verb == Verb::Create && exists || verb == Verb::Remove && !exists
-                    })
-                    .collect();
+                let done = |item: &EntryItem| {
+                    let exists = entries.contains_key(&(object, item.key.clone()));
+                    verb == Verb::Create && exists || verb == Verb::Remove && !exists
+                };
+                let done: Vec<bool> = items.iter().map(done).collect();
                 let rules = self.validation.covers(bulk);
                 let statuses: Vec<Status> = items
                     .into_iter()

@@ -64,7 +64,11 @@ fn fits(event: &LogEvent, query: &LogQuery, least: usize) -> bool {
     };
     let has = |key: &str, wanted: &str| match event.fields.get(key) {
         Some(Value::String(text)) => text == wanted,
-        Some(value) => value.to_string() == wanted,
+        Some(value) => {
+            // As it is written: 65010 is "65010".
+            let text = value.to_string();
+            text == wanted
+        }
         None => false,
     };
     rank(&event.level).is_ok_and(|rank| rank <= least)

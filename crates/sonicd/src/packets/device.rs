@@ -286,7 +286,7 @@ fn receive_with_tag(
         while let Some(part) = next.as_ref() {
             let size = libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) as usize;
             if (part.cmsg_level, part.cmsg_type) == (libc::SOL_PACKET, libc::PACKET_AUXDATA)
-                && part.cmsg_len as usize >= size
+                && part.cmsg_len >= size
             {
                 let data: libc::tpacket_auxdata =
                     libc::CMSG_DATA(part).cast::<libc::tpacket_auxdata>().read_unaligned();
