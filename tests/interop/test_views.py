@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import Bird, Frr, Gobgp, Host, Pair, Ribtide, Route, agree, binary, wait_for
+from harness import Bird, Frr, Gobgp, Host, Pair, Ribtide, Route, agree, binary, settled, wait_for
 from harness.config import HEAD, LAB, external
 from harness.peers import wait_count
 from harness.speaker import Speaker, attribute, communities, prefixes, raw_update, update
@@ -152,7 +152,8 @@ def holds(router, peer, count=None, ignore=NOT_READ):
         view, table = advertised(router), peer.table()
         return view.keys() == table.keys() and (count is None or len(view) == count)
     wait_for("the peer has what the view has", equal, 60)
-    agree(advertised(router), peer.table(), ignore=ignore)
+    # An UPDATE may still be on its way.
+    settled(lambda: agree(advertised(router), peer.table(), ignore=ignore), 20)
 
 
 def announcement(rng, numbers, source, asn):

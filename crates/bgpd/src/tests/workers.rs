@@ -45,8 +45,8 @@ fn set_update_threads_new_sessions_use_new_threads_and_excess_threads_end_with_t
     // More again: places of ended ones are used.
     drop(b);
     until("its session has ended", || router.neighbor("127.0.0.12").is_some_and(|n| n.up.is_none()));
-    assert!(bgp.set_update_threads(Threads::Number(2)).unwrap());
-    // Another change may still be under way.
+    // The end of the former threads may still be under way.
+    until("there are more again", || matches!(bgp.set_update_threads(Threads::Number(2)), Ok(true)));
     until("the shards are resized", || bgp.resize(Threads::Number(5), None).is_ok());
     let mut z = Peer::up(&router, "127.0.0.12", 65001);
     z.until("the table of all shards", |p| p.routes.len() == 10);

@@ -43,6 +43,8 @@ enum Target {
 const ROUTES: u8 = 8;
 const LABELS: u8 = 6;
 const INDEXES: u8 = 3;
+/// Groups of which there are enough for all: each route may have one of its own, and each index.
+const ENOUGH_GROUPS: u32 = ROUTES as u32 + INDEXES as u32;
 /// Neighbours, and next hops: those beyond are MPLS next hops of the first neighbours.
 const NEIGHBORS: u8 = 5;
 const HOPS: u8 = 8;
@@ -318,7 +320,7 @@ proptest! {
         acts in proptest::collection::vec(act(), 1..120),
         window in 1..5usize,
         bulk_size in 1..4usize,
-        groups in 0..12u32,
+        groups in 0..20u32,
         single_groups in any::<bool>(),
     ) {
         let config = OrchConfig {
@@ -359,7 +361,7 @@ proptest! {
             };
             // A group of one shows its weight where a next hop has none; and where groups are few, any member will do.
             let single = bare(&forwarding).len() == 1 && bare(&wanted).contains(&bare(&forwarding)[0]);
-            let few = groups < 9 && player.why(n).contains("all used");
+            let few = groups < ENOUGH_GROUPS && player.why(n).contains("all used");
             let alone = single && bare(&wanted).len() == 1;
             prop_assert!(forwarding == wanted || alone || (few && single), "route {}: {} for {}", key(n), forwarding, wanted);
         }
@@ -367,7 +369,7 @@ proptest! {
         // index that once had more members than one, or has those of another, is known by routes of the default VRF only.
         let alike: BTreeSet<BTreeSet<_>> = player.indexes.values().map(|m| m.iter().map(|(hop, _)| *hop).collect()).collect();
         let known = alike.len() == usize::from(INDEXES) && alike.iter().all(|hops| single_groups || hops.len() > 1);
-        if groups >= 9 && known {
+        if groups >= ENOUGH_GROUPS && known {
             let rows = player.world.asic_db.clone();
             prop_assert_eq!(player.world.restart_warm(&[]), 0);
             prop_assert_eq!(&player.world.asic_db, &rows);
