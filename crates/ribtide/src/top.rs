@@ -94,7 +94,10 @@ impl Top {
     fn read_router(&mut self, client: &Client) {
         // A router without BGP has no summary.
         self.summary = client.get("/v1/bgp/summary").ok();
-        self.health = client.get("/v1/health").ok();
+        match client.get("/v1/health") {
+            Ok(health) => self.health = Some(health),
+            Err(why) => (self.health, self.error) = (None, Some(why)),
+        }
     }
 
     fn read_detail(&mut self, client: &Client) {

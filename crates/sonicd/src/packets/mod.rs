@@ -1,8 +1,8 @@
 //! Packets of the virtual switch: its ports are netdevs, and its host interfaces are tap devices, as
 //! those of SONiC's virtual switch (sonic-sairedis `vslib/SwitchStateBaseHostif.cpp`).
 //!
-//! One thread reads all devices. The stage of syncd forwards what came and writes it: so a packet sees the
-//! tables as they are, and none needs a lock. A queue that is full drops, as a chip does.
+//! One thread reads all devices. The stage of syncd forwards the frames and writes them, so a packet sees the
+//! tables as they are, and no table needs a lock. A full queue drops frames, as a chip does.
 
 mod device;
 
@@ -138,7 +138,7 @@ impl PacketPath {
         self.links.watch(select);
     }
 
-    /// Takes in changes of links, follows the host interfaces, and forwards some of what came.
+    /// Takes in changes of links, follows the host interfaces, and forwards some of the frames that wait.
     pub(super) fn step(&mut self, switch: &mut VirtualSwitch) {
         while let Some(event) = self.links.try_recv() {
             self.link(event, switch);
