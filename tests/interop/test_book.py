@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from harness import binary, need
+from harness import Bird, CommandFailed, Frr, binary, need
 from harness.book import Page, Shell
 from harness.manual import commands, fault, reference
 
@@ -34,7 +34,7 @@ def shell(tmp_path):
     shell.close()
 
 
-@pytest.mark.parametrize("name", ["getting-started.md", "troubleshooting.md"])
+@pytest.mark.parametrize("name", ["getting-started.md", pytest.param("troubleshooting.md", marks=pytest.mark.long)])
 def test_page_prints_what_it_shows(shell, name):
     page = Page(name, shell)
     page.play()
@@ -120,3 +120,38 @@ def test_neighbor_in_three_languages(tmp_path):
     for prefix, result in (("203.0.113.64/26", "accept"), ("203.0.113.64/30", "reject"), ("198.51.100.0/24", "reject")):
         subprocess.run([binary(), "policy", "test", tmp_path / "page.toml", prefix, "--import", "--expect", result], check=True,
                        capture_output=True)
+
+
+#: What stands for an argument in the columns of FRR and BIRD, and an argument. `R` is one of each program's expressions.
+ARGUMENTS = {"A": "192.0.2.2", "P": "192.0.2.0/24", "C": "65001:1", "NAME": "customer", "R": "65001"}
+
+
+def test_commands_of_frr_and_bird_in_the_translation_exist(host):
+    text = (DOCS / "translation.md").read_text()
+    frr = Frr(host, bfdd="", bgpd="router bgp 65001\n bgp router-id 10.0.0.1\n neighbor 192.0.2.2 remote-as 65010\n")
+    bird = Bird(host, re.search(r"^```bird\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1].replace("device { }", "device { } protocol bfd { }")
+                .replace("import filter", "import keep filtered; import filter"))
+
+    def refused(run, command):
+        try:
+            output = run(command)
+        except CommandFailed as failed:
+            output = str(failed)
+        return re.search(r"Unknown command|Ambiguous|incomplete|syntax error|No such command|expected", output)
+
+    assert refused(frr.query, "show bgp sumary") and refused(bird.query, "show protocolls"), "the test can fail"
+    rows = re.search(r"^## Commands\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1].splitlines()
+    tried = 0
+    for row in rows:
+        cells = row.strip("| ").split(" | ")
+        # Debian's FRR has the module for the RPKI in a package of its own; `...` and FILE stand for more.
+        for column, run in ((1, frr.query), (2, bird.query)):
+            for command in re.findall(r"`((?:show|clear|restart|reload|configure|echo)\b[^`]*)`", cells[column] if len(cells) > 2 else ""):
+                if "rpki" in command or "..." in command:
+                    continue
+                command = re.sub(r"\b(NAME|[APCR])\b", lambda found: ARGUMENTS[found[1]], command)
+                if run == bird.query:
+                    command = command.replace("65001:1", "(65001,1)")
+                tried += 1
+                assert not refused(run, command), command
+    assert tried > 30
