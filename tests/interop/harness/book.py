@@ -25,7 +25,7 @@ from .ribtide import binary
 MASKS = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"), "2026-11-30T14:02:11.000000Z"),
     (re.compile(r"\b(nhid|pid|uid) \d+"), r"\1 N"),
-    (re.compile(r"\bobject 0x[0-9a-f]+"), "object 0xN"),
+    (re.compile(r"\b0x[0-9a-f]+\b"), "0xN"),
     (re.compile(r"\b(\d+(\.\d+)? ?(ms|µs|s|m|h|d)|\d+[dhm]\d+[hms]|\d+h\d+m\d+s)\b"), "T"),
     (re.compile(r"\b\d+ (shard thread|reader|update thread)s?\b"), r"N \1s"),
     (re.compile(r"[ \t]+"), " "),
@@ -142,7 +142,7 @@ class Page:
     def prints(self, command, expected):
         """The output of a command, which must become that of the page."""
         self.played += 1
-        once = not re.match(r"ribtide (show|explain|check|route-check|policy)|ip |redis-cli ", command)
+        once = not re.match(r"(ip netns exec \S+ )?(ribtide (show|explain|check|route-check|policy)\b|ip -|redis-cli )", command)
         end = time.monotonic() + TIMEOUT * TIMEOUT_FACTOR
         if os.environ.get("RECORD"):
             time.sleep(1)
