@@ -259,7 +259,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     options.stall.check()?;
-    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let daemon = &Daemon::new(DAEMON, Db::Asic, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
     let context = options.context.read(DAEMON)?;
