@@ -102,7 +102,7 @@ type Key = (AnyPrefix, u32);
 impl ImportedRoutes {
     /// An empty table for the default VRF.
     pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
-        let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
+        let table = table(config);
         let own_metric = (table == config.table).then_some(config.metric);
         ImportedRoutes { own_metric, ..ImportedRoutes::of(config, Vrf { table, ..Vrf::default() }) }
     }
@@ -160,6 +160,10 @@ impl ImportedRoutes {
                 if in_own_place && known.is_none() {
                     return true;
                 }
+            }
+            // It may have replaced the known one.
+            Content::NewRoute(route) if route.table == self.table => {
+                self.unverified.extend(self.protocol_of(route));
             }
             Content::DelRoute(route) => self.unordered |= self.several.contains(&key(route)),
             _ => {}
@@ -518,6 +522,11 @@ impl ImportedRoutes {
         let hops: Vec<ReceivedHop> = hops.iter().filter_map(received).collect();
         (!hops.is_empty()).then_some(NextHops::Via(hops))
     }
+}
+
+/// The table that routes of the default VRF are imported from.
+pub(super) fn table(config: &KernelConfig) -> u32 {
+    if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() }
 }
 
 /// The prefix and the metric of a route.

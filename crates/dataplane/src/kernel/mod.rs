@@ -33,7 +33,9 @@ mod tests;
 use super::InterfaceNews;
 use super::RibChannel;
 pub use flush::Scope;
-pub use installed::{Forwarding, Installed, Walk, installed, installed_families, next_hop_objects};
+pub use installed::{
+    Forwarding, Installed, Walk, installed, installed_families, next_hop_objects, routes_of_others,
+};
 pub use links::InterfaceWatch;
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
