@@ -2,6 +2,7 @@
 
 use super::printer::{Failure, Printed, Printer};
 use super::{Output, query};
+use crate::text::{end_of_reader, is_reader_gone};
 use clap::Args;
 use ribtide_model::{LogEvent, LogPage, RunningConfiguration};
 use std::time::Duration;
@@ -69,6 +70,9 @@ pub(crate) fn monitor(events: &Events, output: &Output) -> Result<(), String> {
         let mut last = page.last;
         loop {
             std::thread::sleep(POLL_INTERVAL);
+            if is_reader_gone() {
+                end_of_reader();
+            }
             let page: LogPage = to.client.get(&events.path(Some(last), Some(2000)))?;
             if page.last < last {
                 return Err(Failure::Reply("the router was started again; monitor it again".into()));

@@ -50,7 +50,10 @@ fn ages_survive_days_in_any_steps() {
                 for path in &view.paths {
                     let at = path.changed.unwrap();
                     let exact = now - 1000 < 3 * 3600;
-                    assert!(at == 1000 || (!exact && at < 1000 && at + 512 > 1000), "{at} at {now} by {step}");
+                    assert!(
+                        at == 1000 || (!exact && at < 1000 && at + 512 > 1000),
+                        "{at} at {now} by {step}"
+                    );
                 }
             }
         }
