@@ -91,7 +91,11 @@ enum Note {
     /// Another program changed next-hop objects that may belong to ribtide.
     NextHops,
     /// Another program wrote or deleted routes in tables of ribtide.
-    Routes(Vec<Touched>),
+    Routes {
+        touched: Vec<Touched>,
+        /// The watcher counts these tokens: without any, the writer has handled all such notes.
+        _unhandled: Arc<()>,
+    },
     /// The list of VRFs changed.
     Vrfs,
 }
@@ -135,6 +139,7 @@ impl Stages {
             config.clone(),
             listed.clone(),
             writing_port.clone(),
+            handle.repairs.clone(),
             notes.clone(),
             channel.rib.feedback.clone(),
             channel.stop.clone(),
