@@ -322,7 +322,7 @@ def test_tables_fit_the_columns_and_lose_nothing(host):
         if command[1:] in (("route",), ("fib",)):
             words = [set(text.replace(",", " ").split()) - {f"{n}s" for n in range(100)} for text in (wide, narrow)]
             assert words[0] == words[1] - ({"AS", "path", "Dataplanes"} - words[0]), command
-    # Each route is one line where nobody reads a terminal, for grep and awk.
+    # Each route is one line where standard output is no terminal, for grep and awk.
     assert [line.count("4200000011") for line in shown(None, "show", "route").splitlines()] == [0, 1, 1]
     assert "4200000011" in shown(80, "show", "route") and max(map(len, shown(80, "show", "route").splitlines())) <= 80
 
