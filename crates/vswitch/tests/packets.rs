@@ -602,6 +602,77 @@ fn labels_are_pushed_swapped_and_popped() {
     assert_eq!(bench.dropped(0, &labelled(SWITCH, HOST, &[entry(20, true, 7)], inner(9))), Drop::NotRouted);
 }
 
+/// Without maps of SAI a bridged frame keeps the priority of its tag, a routed one has none, and a packet keeps its DSCP.
+/// Labels carry the traffic class (RFC 3270, 2.6.3).
+#[test]
+fn priorities_are_kept_where_no_map_changes_them() {
+    let mut bench = Bench::new();
+    let ports = bench.ports.clone();
+    let tagged = "SAI_VLAN_TAGGING_MODE_TAGGED";
+    let vlan = bench
+        .vlan(10, &[(ports[1], tagged), (ports[2], tagged), (ports[3], "SAI_VLAN_TAGGING_MODE_UNTAGGED")]);
+    let rif = bench.rif([Attr::RifKind(RifType::Vlan), Attr::RifVlan(vlan)]);
+    // PCP 5 and DEI.
+    let with = |tag: u16| ethernet(NEIGHBOR, HOST, Some(tag), 0x0800, &[1; 20]);
+    let wanted = [
+        (Interface::Port(ports[2]), with(0xb00a)),
+        (Interface::Port(ports[3]), ethernet(NEIGHBOR, HOST, None, 0x0800, &[1; 20])),
+    ];
+    assert_eq!(bench.arrive(1, &with(0xb00a)), wanted);
+    // A tag with a priority and no VLAN, at the member without tags.
+    let sent = bench.arrive(3, &with(0x6000));
+    assert_eq!(sent, [(Interface::Port(ports[1]), with(0x600a)), (Interface::Port(ports[2]), with(0x600a))]);
+    // Routed into the VLAN and into a sub-interface; DSCP 46 and ECN 1 stay.
+    let marked = |ttl| {
+        let mut packet = v4("10.0.10.2", "10.0.30.2", ttl, 7, b"");
+        (packet[1], packet[10], packet[11]) = (0xb9, 0, 0);
+        let checksum = !sum(&packet[..20]);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet
+    };
+    let sub = bench.rif([Attr::RifKind(RifType::SubPort), Attr::RifPort(ports[4]), Attr::RifOuterVlan(30)]);
+    bench.neighbor(sub, "10.0.30.2", NEIGHBOR);
+    let arrives = ethernet(SWITCH, HOST, Some(0xb00a), 0x0800, &marked(9));
+    let leaves = ethernet(NEIGHBOR, SWITCH, Some(30), 0x0800, &marked(8));
+    assert_eq!(bench.arrive(1, &arrives), [(Interface::Port(ports[4]), leaves)]);
+    // Labels: those that are pushed have the class of the DSCP, 5.
+    bench.set(ObjectType::RouterInterface, rif, Attr::RifMpls(true));
+    let attrs = |op, labels: &[u32]| {
+        vec![
+            Attr::NextHopKind(NextHopType::Mpls),
+            Attr::NextHopIp(ip("10.0.30.2")),
+            Attr::NextHopRif(sub),
+            Attr::NextHopLabels(labels.into()),
+            Attr::NextHopOutseg(op),
+        ]
+    };
+    let push = bench.make(ObjectType::NextHop, attrs(OutsegType::Push, &[100]));
+    let swap = bench.make(ObjectType::NextHop, attrs(OutsegType::Swap, &[300]));
+    bench.route("10.0.30.2/32", [Attr::RouteNextHop(push)]);
+    let class = |class: u32, entry: [u8; 4]| (u32::from_be_bytes(entry) | class << 9).to_be_bytes();
+    let labelled = |src, dst, tag, labels: &[[u8; 4]], packet: &[u8]| {
+        ethernet(dst, src, Some(tag), 0x8847, &[&labels.concat()[..], packet].concat())
+    };
+    let pushed = labelled(SWITCH, NEIGHBOR, 30, &[class(5, entry(100, true, 8))], &marked(8));
+    assert_eq!(bench.arrive(1, &arrives), [(Interface::Port(ports[4]), pushed)]);
+    for (label, to) in [(20, swap), (21, bench.hop(sub, "10.0.30.2"))] {
+        let id = ObjectId::Inseg(InsegEntry { switch: bench.switch, label });
+        let attrs = [Attr::InsegNextHop(to), Attr::InsegPop(1)].into_iter().collect();
+        let created = bench.chip.one(Verb::Create, ObjectType::InsegEntry, &mut Item { id, attrs });
+        assert_eq!(created, Status::Success);
+    }
+    let mut through =
+        |labels: &[[u8; 4]]| bench.arrive(1, &labelled(HOST, SWITCH, 0xb00a, labels, &marked(9)));
+    let to = Interface::Port(ports[4]);
+    let swapped = labelled(SWITCH, NEIGHBOR, 30, &[class(3, entry(300, true, 6))], &marked(9));
+    assert_eq!(through(&[class(3, entry(20, true, 7))]), [(to, swapped)]);
+    // The label below gets the class of the one that goes; the packet below the last one keeps its own.
+    let popped = labelled(SWITCH, NEIGHBOR, 30, &[class(3, entry(55, true, 6))], &marked(9));
+    assert_eq!(through(&[class(3, entry(21, false, 7)), class(1, entry(55, true, 70))]), [(to, popped)]);
+    let last = ethernet(NEIGHBOR, SWITCH, Some(30), 0x0800, &marked(6));
+    assert_eq!(through(&[class(3, entry(21, true, 7))]), [(to, last)]);
+}
+
 /// A switch with everything that a frame can meet.
 fn full() -> (Bench, Vec<Interface>) {
     let mut bench = routed();

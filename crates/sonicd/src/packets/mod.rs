@@ -2,9 +2,11 @@
 //! those of SONiC's virtual switch (sonic-sairedis `vslib/SwitchStateBaseHostif.cpp`).
 //!
 //! One thread reads all devices. The stage of syncd forwards the frames and writes them, so a packet sees the
-//! tables as they are, and no table needs a lock. A full queue drops frames, as a chip does.
+//! tables as they are, and no table needs a lock. A full queue drops the newest frames, as a chip does, and
+//! counts them.
 
 mod device;
+mod room;
 
 use super::links::{self, Carrier, LinkEvent};
 use super::{Daemon, Error};
@@ -17,6 +19,7 @@ use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::sai::Oid;
 use ribtide_vswitch::{Frame, HostInterface, Interface, VirtualSwitch};
+use room::Room;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -49,6 +52,8 @@ struct Arrival {
 struct Devices {
     epoll: OwnedFd,
     all: Mutex<Map<u64, Arc<Device>>>,
+    /// The room of the frames that wait for syncd.
+    room: Room,
 }
 
 impl Devices {
@@ -106,7 +111,7 @@ impl PacketPath {
         let failed = |e: io::Error| Error::System(format!("cannot read the packets of ports: {e}"));
         let (now, links) = links::watch(daemon.name, &daemon.rings, &daemon.stop)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
-        let devices = Arc::new(Devices { epoll, all: Mutex::default() });
+        let devices = Arc::new(Devices { epoll, all: Mutex::default(), room: Room::default() });
         let (tx, arrivals) = daemon.rings.bounded("packets to syncd", ARRIVALS);
         let (reader, wait, stop) =
             (devices.clone(), WaitFd::new(&daemon.stop).map_err(failed)?, daemon.stop.clone());
@@ -148,7 +153,15 @@ impl PacketPath {
         }
         for _ in 0..TURN {
             let Some(batch) = self.arrivals.try_recv() else { break };
-            batch.iter().for_each(|arrival| self.forward(arrival, switch));
+            for arrival in batch {
+                self.forward(&arrival, switch);
+                self.devices.room.give_back(arrival.frame.len());
+            }
+        }
+        for (device, count) in self.devices.room.take_missed() {
+            if let Some(from) = self.interfaces.get(&device) {
+                switch.count_missed(*from, count);
+            }
         }
     }
 
@@ -156,6 +169,7 @@ impl PacketPath {
         let Some(from) = self.interfaces.get(&arrival.device) else { return };
         let Arrival { frame, segments, .. } = arrival;
         let longest = segments.map_or(frame.len(), |segments| segments.longest(frame));
+        let mut unsent = 0;
         switch.packet(*from, Frame { bytes: frame, longest }, &mut |to, out| {
             let segments = match segments {
                 None => None,
@@ -164,11 +178,14 @@ impl PacketPath {
                     moved => moved,
                 },
             };
-            if let Some(device) = self.of.get(&to) {
-                // A full device loses it, as a wire does.
-                let _ = device.send(out, segments);
+            // A full device loses it, as a wire does.
+            if self.of.get(&to).is_some_and(|device| device.send(out, segments).is_err()) {
+                unsent += 1;
             }
         });
+        if unsent > 0 {
+            switch.count_unsent(unsent);
+        }
     }
 
     /// Takes in an event of a netdev.
@@ -325,7 +342,11 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
             for _ in 0..BATCH_MAX {
                 match device.receive(&mut buffer) {
                     Ok((frame, segments)) => {
-                        batch.push(Arrival { device: number, frame: frame.to_vec(), segments })
+                        if devices.room.take(frame.len()) {
+                            batch.push(Arrival { device: number, frame: frame.to_vec(), segments });
+                        } else {
+                            devices.room.miss(number, 1);
+                        }
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     // The socket says so once, when its netdev is switched off.
@@ -343,8 +364,13 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
             if batch.is_empty() {
                 continue;
             }
-            if let Err(TrySend::Closed) = arrivals.try_send(batch) {
-                return stop.sleep(Duration::MAX);
+            match arrivals.try_send(batch) {
+                Ok(()) => {}
+                Err(TrySend::Full(batch)) => {
+                    batch.iter().for_each(|arrival| devices.room.give_back(arrival.frame.len()));
+                    devices.room.miss(number, batch.len() as u64);
+                }
+                Err(TrySend::Closed) => return stop.sleep(Duration::MAX),
             }
         }
     }

@@ -152,7 +152,7 @@ impl VirtualSwitch {
         if let Err(reason) = outcome {
             *self.packets.drops.entry(reason).or_default() += 1;
             if let Interface::Port(port) = from {
-                self.packets.counters.entry(port).or_default().discard_in();
+                self.packets.counters.entry(port).or_default().discard_in(1);
             }
         }
         self.packets.topology = Some(topology);
