@@ -240,8 +240,9 @@ impl<C: SyncdChip> SyncdStage<C> {
             }
             self.reconcile(now)?;
             let polled = self.poll_counters();
+            let aging = self.packets.as_ref().and_then(PacketPath::until);
             if let Some(Idle { takes, until }) = self.turn(&mut requests, now)?
-                && self.wait(calls, &signal, takes, until.into_iter().chain(polled).min())
+                && self.wait(calls, &signal, takes, until.into_iter().chain(polled).chain(aging).min())
             {
                 requests = Vec::new();
                 idle::trim(&mut self);

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use ribtide_swss::row::Mac;
+use ribtide_swss::sai::notification::FdbChange;
 use ribtide_swss::sai::{
     Attr, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
     PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
@@ -21,6 +22,8 @@ struct Bench {
     vr: Oid,
     cpu: Oid,
     ports: Vec<Oid>,
+    /// The bridge port of each port in a VLAN.
+    bridge_ports: HashMap<Oid, Oid>,
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -44,7 +47,7 @@ impl Bench {
         else {
             panic!("{own:?}")
         };
-        let mut bench = Bench { chip, switch, vr, cpu, ports: ports.into() };
+        let mut bench = Bench { chip, switch, vr, cpu, ports: ports.into(), bridge_ports: HashMap::new() };
         for port in bench.ports.clone() {
             bench.set(ObjectType::Port, port, Attr::PortAdminState(true));
         }
@@ -134,6 +137,7 @@ impl Bench {
         for (port, mode) in members {
             let kind = Attr::read("SAI_BRIDGE_PORT_ATTR_TYPE", "SAI_BRIDGE_PORT_TYPE_PORT").unwrap();
             let bridge_port = self.make(ObjectType::BridgePort, vec![kind, Attr::BridgePortPort(*port)]);
+            self.bridge_ports.insert(*port, bridge_port);
             let mode = Attr::read("SAI_VLAN_MEMBER_ATTR_VLAN_TAGGING_MODE", mode).unwrap();
             let attrs = vec![Attr::VlanMemberVlan(vlan), Attr::VlanMemberBridgePort(bridge_port), mode];
             self.make(ObjectType::VlanMember, attrs);
@@ -497,6 +501,84 @@ fn a_vlan_floods_learns_tags_and_is_routed() {
     let fdb = ObjectType::from_name("SAI_OBJECT_TYPE_FDB_ENTRY").unwrap();
     assert_eq!(bench.chip.entry(Verb::Create, fdb, &RawText::read(&key), &attrs), Ok(()));
     assert_eq!(bench.arrive(1, &station(None)), [(Interface::Port(ports[3]), station(None))]);
+}
+
+/// The clock is the test's.
+#[test]
+fn addresses_are_forgotten_by_age_and_every_change_is_reported() {
+    let mut bench = Bench::new();
+    let ports = bench.ports.clone();
+    let switch = bench.switch;
+    let untagged = "SAI_VLAN_TAGGING_MODE_UNTAGGED";
+    let vlan = bench.vlan(10, &[(ports[1], untagged), (ports[2], untagged), (ports[3], untagged)]);
+    let frame = |dst, src| ethernet(dst, src, None, 0x0800, &[1; 20]);
+    let to = |bench: &mut Bench, dst| bench.arrive(3, &frame(dst, [2, 0, 0, 0, 0xcc, 0])).len();
+    let set = |bench: &mut Bench, name: &str, value: &str| {
+        bench.set(ObjectType::Switch, switch, Attr::read(name, value).unwrap());
+    };
+    // Without the client's wish there is no event, and without an aging time no age.
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.chip.tick(3_600_000_000);
+    assert_eq!((to(&mut bench, HOST), bench.chip.fdb_events()), (1, vec![]));
+    bench.chip.query(&Query::FlushFdb { attrs: Default::default() });
+    set(&mut bench, "SAI_SWITCH_ATTR_FDB_EVENT_NOTIFY", "0x1");
+    set(&mut bench, "SAI_SWITCH_ATTR_FDB_AGING_TIME", "600");
+    let start = 3_600_000_000;
+    let events = |bench: &mut Bench| -> Vec<(FdbChange, String, String)> {
+        let text = |event: ribtide_swss::sai::notification::FdbEvent| {
+            let port =
+                event.attrs.iter().find(|attr| attr.name() == "SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID").unwrap();
+            (event.change, event.key.to_string(), port.value())
+        };
+        bench.chip.fdb_events().into_iter().map(text).collect()
+    };
+    let key = |mac: [u8; 6]| format!(r#"{{"bvid":"{vlan}","mac":"{}","switch_id":"{switch}"}}"#, Mac(mac));
+    let (first, second) =
+        (bench.bridge_ports[&ports[1]].to_string(), bench.bridge_ports[&ports[2]].to_string());
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.arrive(2, &frame([0xff; 6], NEIGHBOR));
+    assert_eq!(
+        events(&mut bench),
+        [(FdbChange::Learned, key(HOST), first.clone()), (FdbChange::Learned, key(NEIGHBOR), second.clone())]
+    );
+    // 400 s later one is heard again, behind another port.
+    bench.chip.tick(start + 400_000);
+    bench.arrive(2, &frame([0xff; 6], HOST));
+    assert_eq!(events(&mut bench), [(FdbChange::Moved, key(HOST), second.clone())]);
+    bench.chip.tick(start + 599_000);
+    assert_eq!((to(&mut bench, NEIGHBOR), events(&mut bench).len()), (1, 1), "the sender was learned");
+    bench.chip.tick(start + 600_000);
+    assert_eq!(events(&mut bench), [(FdbChange::Aged, key(NEIGHBOR), second.clone())]);
+    assert_eq!(
+        (to(&mut bench, NEIGHBOR), to(&mut bench, HOST)),
+        (2, 1),
+        "frames to it flood, to the other not"
+    );
+    assert!(bench.chip.tick(start + 999_000).is_some());
+    assert_eq!(events(&mut bench), []);
+    bench.chip.tick(start + 1_000_000);
+    assert_eq!(events(&mut bench), [(FdbChange::Aged, key(HOST), second)]);
+    // An entry that a client made as learned gets old, too; a static one does not.
+    for (mac, kind) in [([2, 0, 0, 0, 0xdd, 0], "DYNAMIC"), ([2, 0, 0, 0, 0xdd, 1], "STATIC")] {
+        let attrs = [
+            Attr::read("SAI_FDB_ENTRY_ATTR_TYPE", &format!("SAI_FDB_ENTRY_TYPE_{kind}")).unwrap(),
+            Attr::read("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", &first).unwrap(),
+        ];
+        let fdb = ObjectType::from_name("SAI_OBJECT_TYPE_FDB_ENTRY").unwrap();
+        assert_eq!(bench.chip.entry(Verb::Create, fdb, &RawText::read(&key(mac)), &attrs), Ok(()));
+    }
+    bench.chip.tick(start + 1_001_000);
+    bench.chip.tick(start + 1_602_000);
+    let aged: Vec<String> =
+        events(&mut bench).into_iter().map(|(change, key, _)| format!("{change:?} {key}")).collect();
+    assert!(aged.contains(&format!("Aged {}", key([2, 0, 0, 0, 0xdd, 0]))), "{aged:?}");
+    assert!(!aged.contains(&format!("Aged {}", key([2, 0, 0, 0, 0xdd, 1]))), "{aged:?}");
+    // A flush is one event.
+    bench.chip.query(&Query::FlushFdb { attrs: Default::default() });
+    let [(change, flushed, port)] = &events(&mut bench)[..] else { panic!("one event") };
+    assert_eq!((*change, port.as_str()), (FdbChange::Flushed, "oid:0x0"));
+    assert!(flushed.contains("00:00:00:00:00:00"), "{flushed}");
 }
 
 #[test]

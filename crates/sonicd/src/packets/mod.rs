@@ -13,6 +13,7 @@ use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use device::{Buffer, Device, Segments};
 use ribtide_prefix::Map;
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, TrySend};
 use ribtide_runtime::thread::{self, Ends, Stop};
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Batches in the queue to syncd at most.
 const ARRIVALS: usize = 64;
@@ -95,6 +96,9 @@ pub struct PacketPath {
     of: Map<Interface, Arc<Device>>,
     /// [`VirtualSwitch::host_interface_changes`] at the last look.
     seen: Option<u64>,
+    clock: Clock,
+    /// When learned addresses may be too old.
+    next_aging: Option<u64>,
     numbers: u64,
 }
 
@@ -128,6 +132,8 @@ impl PacketPath {
             interfaces: Map::default(),
             of: Map::default(),
             seen: None,
+            clock: Clock::default(),
+            next_aging: None,
             numbers: 0,
         };
         now.into_iter().for_each(|event| path.link(event, switch));
@@ -143,6 +149,11 @@ impl PacketPath {
         self.links.watch(select);
     }
 
+    /// When there is something to do without a frame or a change.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.next_aging.map(|at| Instant::now() + self.clock.until(at))
+    }
+
     /// Takes in changes of links, follows the host interfaces, and forwards some of the frames that wait.
     pub(super) fn step(&mut self, switch: &mut VirtualSwitch) {
         while let Some(event) = self.links.try_recv() {
@@ -151,6 +162,7 @@ impl PacketPath {
         if self.seen != Some(switch.host_interface_changes()) {
             self.follow(switch);
         }
+        self.next_aging = switch.tick(self.clock.now());
         for _ in 0..TURN {
             let Some(batch) = self.arrivals.try_recv() else { break };
             for arrival in batch {
