@@ -17,6 +17,7 @@ pub mod chip_state;
 pub mod config_db;
 mod config_watch;
 mod context_config;
+pub mod counters;
 mod direct_responses;
 pub mod events;
 pub mod explain;

@@ -10,6 +10,7 @@ use super::asic_transport;
 use super::asic_transport_server::AsicTransportServer;
 use super::config_db::{ConfigDb, Switch};
 use super::context_config::{Context, ContextFile};
+use super::counters::{self, CounterSink};
 use super::health::StallOptions;
 use super::ignored_options::SyncdIgnored;
 use super::orchagent::RedisVids;
@@ -429,6 +430,10 @@ fn serve<C: SyncdChip>(
     let mut stage =
         SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
+    if persistence != Persistence::Off {
+        counters::restore(&mut stage.syncd, daemon)?;
+    }
+    stage.counters = Some(CounterSink::start(daemon)?);
     let (handle, calls) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage<C>, _: Option<&str>, prefix, router| {
         C::explain(&mut stage.syncd, prefix, router)

@@ -83,9 +83,6 @@ impl SyncdChip for LibraryChip {
     fn serve(&mut self) {
         events::log_syncd(&mut self.take_events());
         let heard = self.hear();
-        if heard.dropped > 0 {
-            tracing::warn!(target: target::SYNCD, dropped = heard.dropped, "more FDB events came than syncd can hold");
-        }
         if let Some(state) = heard.switch_state {
             tracing::warn!(target: target::SYNCD, state, "the SAI library reports another state of the switch");
         }

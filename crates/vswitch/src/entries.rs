@@ -97,7 +97,7 @@ impl VirtualSwitch {
         self.packets.forget_learned(lower, id);
     }
 
-    fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {
+    pub(crate) fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {
         let attrs = self.entries.remove(entry).unwrap_or_default();
         self.refer_all(entry.1.oids().iter().copied().chain(named(&attrs)), -1);
     }
@@ -138,7 +138,9 @@ impl VirtualSwitch {
             self.drop_entry(&entry);
         }
         if kind != Some("SAI_FDB_ENTRY_TYPE_STATIC") {
-            self.forget_learned(port.as_deref().and_then(read_oid), bv.as_deref().and_then(read_oid));
+            let (port, bv) = (port.as_deref().and_then(read_oid), bv.as_deref().and_then(read_oid));
+            self.forget_learned(port, bv);
+            self.report_flush(port, bv);
         }
     }
 }

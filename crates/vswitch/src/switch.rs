@@ -15,7 +15,7 @@ use crate::walk::Cursor;
 use ribtide_prefix::{Afi, AnyPrefix, Map, PREFETCH_BATCH, Set};
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
-use ribtide_swss::sai::notification::PortState;
+use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use ribtide_swss::sai::{
     Attr, Attrs, Audit, ErrorMode, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
     OperStatus, PacketAction, Query, QueryReply, RawText, RouteEntry, Sai, Status, Verb,
@@ -834,6 +834,10 @@ impl Sai for VirtualSwitch {
 
     fn port_states(&mut self) -> Vec<PortState> {
         self.take_port_states()
+    }
+
+    fn fdb_events(&mut self) -> Vec<FdbEvent> {
+        self.packets.fdb.take()
     }
 
     fn report_all_ports(&mut self) {
