@@ -39,7 +39,7 @@ const GRAPH: &[Row] = &[
     row("privileges", &[], &[]),
     row("settings", &[], &[]),
     row("model", &["prefix", "runtime"], &[]),
-    row("netlink", &["wire", "runtime"], &[]),
+    row("netlink", &["prefix", "wire", "runtime"], &[]),
     row(
         "sonicd",
         &[

@@ -19,7 +19,6 @@ mod installed;
 mod interfaces;
 mod links;
 pub mod machine;
-mod objects;
 mod repairs;
 mod routes;
 mod system;

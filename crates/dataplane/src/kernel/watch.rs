@@ -11,7 +11,7 @@ use super::imported_routes::ImportedRoutes;
 use super::system::System;
 use super::vrf::Listed;
 use ribtide_config::KernelConfig;
-use ribtide_netlink::{Socket, overran};
+use ribtide_netlink::{ROUTER_IDS, Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::log::target;
@@ -270,8 +270,8 @@ impl Heard {
         match content {
             Content::NewRoute(route) => self.route(config, tables, route, true),
             Content::DelRoute(route) => self.route(config, tables, route, false),
-            Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
-            Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
+            Content::NewNextHop(object) => self.objects |= ROUTER_IDS.contains(&object.id),
+            Content::DelNextHop(id) => self.objects |= ROUTER_IDS.contains(id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 self.addresses.push(address.local);
             }
