@@ -24,6 +24,20 @@ use ribtide_wire::netlink::{
 use std::io;
 use std::ops::Range;
 
+/// Makes the kernel send one notification for a changed next-hop object, and not one for each of
+/// its routes. For a million routes the latter takes it 12 seconds, in which no other program can
+/// change routes. Returns whether that was new.
+///
+/// # Errors
+/// The system's: no permission, or a kernel before Linux 5.8, which has no other mode.
+pub fn leave_compat_mode() -> io::Result<bool> {
+    const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
+    if std::fs::read_to_string(SWITCH)?.trim() == "0" {
+        return Ok(false);
+    }
+    std::fs::write(SWITCH, "0").map(|()| true)
+}
+
 /// The ids that the router assigns. Other programs count from 1, so the ids are distinct.
 pub const ROUTER_IDS: Range<u32> = 0x2000_0000..0x4000_0000;
 /// The ids that syncd assigns where the kernel is its chip.
@@ -159,6 +173,12 @@ impl Objects {
     /// The kernel id of a group of the caller, if the kernel has it.
     pub fn live_id(&self, group: u32) -> Option<u32> {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
+    }
+
+    /// Whether the group with this kernel id drops packets.
+    pub fn is_blackhole(&self, id: u32) -> bool {
+        let drops = |g: &Group| g.want.iter().all(|(way, _)| *way == SingleContent::Blackhole);
+        self.groups.values().any(|g| g.id == id && drops(g))
     }
 
     /// Whether the kernel lacks a group of the caller.

@@ -319,6 +319,9 @@ impl<C: SyncdChip> SyncdStage<C> {
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
         }
+        if applies && !self.syncd.has_unapplied_view() {
+            self.syncd.chip_mut().settle();
+        }
         events::log_syncd(&mut out.events);
         let done = self.syncd.chip_mut().done_at(now);
         // Always after the requests at the chip.
