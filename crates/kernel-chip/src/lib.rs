@@ -29,6 +29,7 @@ use ribtide_vswitch::{Behavior, Limits, PortSetup, VirtualSwitch};
 use ribtide_wire::netlink::numbers::IFF_UP;
 use ribtide_wire::netlink::{Content, Link, dump_links, write_link_change, write_next_hop_delete};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use watch::Note;
@@ -211,7 +212,9 @@ impl KernelChip {
         let left = self.found.len();
         match self.compare() {
             Ok(_) if left > 0 => {
-                self.events.push(format!("{left} routes of an earlier syncd were not requested again and are deleted"));
+                self.events.push(format!(
+                    "{left} routes of an earlier syncd were not requested again and are deleted"
+                ));
             }
             Ok(_) => {}
             Err(e) => self.lose(&e),
@@ -221,6 +224,7 @@ impl KernelChip {
     /// Compares the kernel with the model, and corrects what differs. Returns how many entries did.
     fn compare(&mut self) -> io::Result<usize> {
         self.next_hops.objects.check(&mut self.socket)?;
+        self.refresh_refused();
         let accepted = self.next_hops.objects.accepted;
         self.write_next_hops()?;
         let mut differing = (self.next_hops.objects.accepted - accepted) as usize;
@@ -265,6 +269,12 @@ impl KernelChip {
 
     fn heard(&mut self, notes: &[Note]) -> io::Result<()> {
         let (mut prefixes, mut neighbors, mut objects) = (Set::default(), Set::default(), false);
+        let ours: Set<(u32, IpAddr)> = match notes.iter().any(|note| matches!(note, Note::Neighbor { .. })) {
+            true => {
+                self.model.neighbors().filter_map(|(rif, ip, _)| Some((self.netdev_of(rif)?, ip))).collect()
+            }
+            false => Set::default(),
+        };
         for note in notes {
             match note {
                 Note::Link { index, name, flags } => {
@@ -273,7 +283,11 @@ impl KernelChip {
                 Note::LinkGone(index) => self.link_gone(*index)?,
                 Note::NextHops => objects = true,
                 Note::Route(prefix) => drop(prefixes.insert(*prefix)),
-                Note::Neighbor(index) => drop(neighbors.insert(*index)),
+                // The kernel itself learns and forgets others all the time.
+                Note::Neighbor { index, ip, marked } if *marked || ours.contains(&(*index, *ip)) => {
+                    neighbors.insert(*index);
+                }
+                Note::Neighbor { .. } => {}
                 Note::Lost => {
                     self.doubt = true;
                     self.read_links()?;
@@ -283,6 +297,7 @@ impl KernelChip {
         let mut repaired = 0;
         if objects {
             self.next_hops.objects.check(&mut self.socket)?;
+            self.refresh_refused();
             let accepted = self.next_hops.objects.accepted;
             self.write_next_hops()?;
             repaired += (self.next_hops.objects.accepted - accepted) as usize;
@@ -291,8 +306,7 @@ impl KernelChip {
             if !prefixes.is_empty() {
                 repaired += self.put_prefixes(&prefixes)?;
             }
-            let ours: Set<u32> = self.model.neighbors().filter_map(|(rif, ..)| self.netdev_of(rif)).collect();
-            if neighbors.iter().any(|index| ours.contains(index)) {
+            if !neighbors.is_empty() {
                 repaired += self.compare_neighbors(|index| neighbors.contains(&index))?;
             }
         }
@@ -416,9 +430,12 @@ impl KernelChip {
         let in_kernel = match object {
             ObjectType::NextHop | ObjectType::NextHopGroup => self.add_next_hop(oid),
             ObjectType::RouterInterface if self.has_port(oid) => {
-                let mtu = item.attrs.iter().find_map(|a| if let Attr::RifMtu(mtu) = a { Some(*mtu) } else { None });
+                let mtu =
+                    item.attrs.iter().find_map(|a| if let Attr::RifMtu(mtu) = a { Some(*mtu) } else { None });
                 let mtu = match (mtu, self.netdev_of(oid)) {
-                    (Some(mtu), Some(index)) => self.set_link(index, None, Some(mtu)).map_err(|e| status::of_error(&e)),
+                    (Some(mtu), Some(index)) => {
+                        self.set_link(index, None, Some(mtu)).map_err(|e| status::of_error(&e))
+                    }
                     _ => Ok(()),
                 };
                 mtu.and_then(|()| self.add_next_hop(oid))
@@ -531,7 +548,8 @@ impl KernelChip {
         if verb == Verb::Remove {
             return;
         }
-        let failed = |group: &Oid| written.is_err() || self.next_hops.id(*group, false) == Some(Err(Status::Failure));
+        let failed =
+            |group: &Oid| written.is_err() || self.next_hops.id(*group, false) == Some(Err(Status::Failure));
         let failed: Vec<Oid> = changed.iter().copied().filter(failed).collect();
         if failed.is_empty() {
             return;
@@ -554,7 +572,9 @@ impl KernelChip {
     fn execute(&mut self, verb: Verb, object: ObjectType, items: &mut [Item], statuses: &mut Vec<Status>) {
         match (object, verb) {
             (ObjectType::RouteEntry, _) => self.bulk_of_routes(verb, items, statuses),
-            (ObjectType::NextHopGroupMember, Verb::Create | Verb::Remove) => self.members(verb, items, statuses),
+            (ObjectType::NextHopGroupMember, Verb::Create | Verb::Remove) => {
+                self.members(verb, items, statuses)
+            }
             _ => {
                 for item in items {
                     statuses.push(match object {
@@ -580,7 +600,11 @@ fn open_socket() -> io::Result<Socket> {
     let mut answer = None;
     // Object 0 cannot exist, so this changes nothing, and fails without the permission.
     socket
-        .request(&[()], |(), out, seq| write_next_hop_delete(out, 0, 0, seq), |_, refused| answer = Some(refused))
+        .request(
+            &[()],
+            |(), out, seq| write_next_hop_delete(out, 0, 0, seq),
+            |_, refused| answer = Some(refused),
+        )
         .map_err(cannot)?;
     match answer.map(|refusal| refusal.errno) {
         Some(libc::EPERM | libc::EACCES) => Err(io::Error::new(

@@ -106,11 +106,12 @@ impl KernelChip {
     /// what differs. Returns how many did.
     pub(crate) fn compare_neighbors(&mut self, of: impl Fn(u32) -> bool) -> io::Result<usize> {
         let protocol = self.settings.protocol;
-        let mut there = self.socket.dump(dump_neighbors, |all: &mut Map<(u32, IpAddr), Neighbor>, content| {
-            if let Content::NewNeighbor(neighbor) = content {
-                all.insert((neighbor.ifindex, neighbor.ip), neighbor);
-            }
-        })?;
+        let mut there =
+            self.socket.dump(dump_neighbors, |all: &mut Map<(u32, IpAddr), Neighbor>, content| {
+                if let Content::NewNeighbor(neighbor) = content {
+                    all.insert((neighbor.ifindex, neighbor.ip), neighbor);
+                }
+            })?;
         let mut changes = Vec::new();
         for (rif, ip, mac) in self.model.neighbors() {
             let Some(ifindex) = self.netdev_of(rif).filter(|index| of(*index)) else { continue };
@@ -120,7 +121,8 @@ impl KernelChip {
             }
         }
         // What other programs and the kernel itself learned stays.
-        let surplus = there.into_values().filter(|neighbor| neighbor.protocol == protocol && of(neighbor.ifindex));
+        let surplus =
+            there.into_values().filter(|neighbor| neighbor.protocol == protocol && of(neighbor.ifindex));
         changes.extend(surplus.map(|Neighbor { ifindex, ip, .. }| NeighborChange { ifindex, ip, mac: None }));
         let mut first = None;
         self.request_neighbors(&changes, |at, refusal| {

@@ -8,7 +8,7 @@
 use crate::KernelChip;
 use crate::status;
 use ribtide_netlink::{CHIP_IDS, Objects, SingleContent};
-use ribtide_prefix::Map;
+use ribtide_prefix::{Map, Set};
 use ribtide_swss::sai::{Attr, GroupType, NextHopType, ObjectType, Oid, RifType, Status};
 use ribtide_wire::netlink::Via;
 use std::io;
@@ -28,6 +28,8 @@ pub(crate) struct NextHops {
     pub(crate) objects: Objects,
     keys: Map<Oid, Key>,
     by_number: Map<u32, Oid>,
+    /// Those that drop packets because the kernel refused their next hops, to be tried again.
+    refused: Set<Oid>,
     last: u32,
 }
 
@@ -36,7 +38,13 @@ impl NextHops {
     pub(crate) fn new(protocol: u8) -> NextHops {
         let mut objects = Objects::new(protocol, CHIP_IDS);
         objects.keep = true;
-        NextHops { objects, keys: Map::default(), by_number: Map::default(), last: 0 }
+        NextHops {
+            objects,
+            keys: Map::default(),
+            by_number: Map::default(),
+            refused: Set::default(),
+            last: 0,
+        }
     }
 
     /// The number of the object that a route to `target` names; `None` for a target that is none of
@@ -65,6 +73,7 @@ impl NextHops {
     pub(crate) fn forget(&mut self, oid: Oid) {
         if let Some(key) = self.keys.remove(&oid) {
             self.by_number.remove(&key.number);
+            self.refused.remove(&oid);
             self.objects.delete_group(key.number);
         }
     }
@@ -78,14 +87,16 @@ impl KernelChip {
 
     /// The name of the port under a router interface.
     fn port_of(&self, rif: Oid) -> Option<&str> {
-        let port = self.model.attribute(rif, |a| if let Attr::RifPort(port) = a { Some(*port) } else { None })?;
+        let port =
+            self.model.attribute(rif, |a| if let Attr::RifPort(port) = a { Some(*port) } else { None })?;
         self.model.port_name(port).map(|name| &**name)
     }
 
     /// The gateway and the router interface of a next hop.
     fn hop(&self, hop: Oid) -> Option<(IpAddr, Oid)> {
         let ip = self.model.attribute(hop, |a| if let Attr::NextHopIp(ip) = a { Some(*ip) } else { None })?;
-        let rif = self.model.attribute(hop, |a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None })?;
+        let rif =
+            self.model.attribute(hop, |a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None })?;
         Some((ip, rif))
     }
 
@@ -99,7 +110,8 @@ impl KernelChip {
             Some(ObjectType::NextHopGroup) => {
                 let of = |member: &Oid| {
                     let hop = |a: &Attr| if let Attr::MemberNextHop(hop) = a { Some(*hop) } else { None };
-                    let weight = |a: &Attr| if let Attr::MemberWeight(weight) = a { Some(*weight) } else { None };
+                    let weight =
+                        |a: &Attr| if let Attr::MemberWeight(weight) = a { Some(*weight) } else { None };
                     let (ip, rif) = self.hop(self.model.attribute(*member, hop)?)?;
                     let weight = self.model.attribute(*member, weight).unwrap_or(1);
                     Some((Some(ip), rif, u16::try_from(weight).unwrap_or(u16::MAX).max(1)))
@@ -127,6 +139,7 @@ impl KernelChip {
         let key = self.next_hops.key(oid);
         key.ipv4 = ipv4;
         let number = key.number;
+        self.next_hops.refused.remove(&oid);
         self.next_hops.objects.set_group(number, members.into_iter());
     }
 
@@ -161,8 +174,15 @@ impl KernelChip {
         self.next_hops.objects.is_blackhole(id)
     }
 
+    /// Sets the members of groups again that the kernel refused.
+    pub(crate) fn refresh_refused(&mut self) {
+        let refused: Vec<Oid> = self.next_hops.refused.iter().copied().collect();
+        refused.into_iter().for_each(|oid| self.refresh(oid));
+    }
+
     /// Makes the group of an object drop packets.
     fn drop_by(&mut self, number: u32) {
+        self.next_hops.refused.extend(self.next_hops.by_number.get(&number));
         self.next_hops.objects.set_group(number, std::iter::once((SingleContent::Blackhole, 1)));
     }
 
@@ -176,7 +196,8 @@ impl KernelChip {
         for number in &refused {
             if let Some(refusal) = self.next_hops.objects.refusal(*number) {
                 let text = refusal.text;
-                self.events.push(format!("the kernel refuses a next-hop group, which drops packets now: {text}"));
+                self.events
+                    .push(format!("the kernel refuses a next-hop group, which drops packets now: {text}"));
             }
             self.drop_by(*number);
         }
@@ -223,20 +244,24 @@ impl KernelChip {
             ObjectType::VirtualRouter => "virtual routers beside the default one",
             ObjectType::InsegEntry => "MPLS labels",
             ObjectType::RouterInterface => {
-                let on_port = attrs.iter().any(|a| {
-                    matches!(a, Attr::RifPort(port) if self.kind(*port) != Some(ObjectType::Lag))
-                });
-                match attrs.iter().find_map(|a| if let Attr::RifKind(kind) = a { Some(*kind) } else { None }) {
+                let on_port = attrs
+                    .iter()
+                    .any(|a| matches!(a, Attr::RifPort(port) if self.kind(*port) != Some(ObjectType::Lag)));
+                match attrs.iter().find_map(|a| if let Attr::RifKind(kind) = a { Some(*kind) } else { None })
+                {
                     Some(RifType::Loopback) | None => return Ok(()),
                     Some(RifType::Port) if on_port => return Ok(()),
                     // The model says what is missing.
-                    Some(RifType::Port) if given("SAI_ROUTER_INTERFACE_ATTR_PORT_ID").is_none() => return Ok(()),
+                    Some(RifType::Port) if given("SAI_ROUTER_INTERFACE_ATTR_PORT_ID").is_none() => {
+                        return Ok(());
+                    }
                     Some(_) => "router interfaces on LAGs, VLANs and sub-ports",
                 }
             }
             ObjectType::NextHop => {
                 let ip = attrs.contains(&Attr::NextHopKind(NextHopType::Ip));
-                let rif = attrs.iter().find_map(|a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None });
+                let rif =
+                    attrs.iter().find_map(|a| if let Attr::NextHopRif(rif) = a { Some(*rif) } else { None });
                 let typed = given("SAI_NEXT_HOP_ATTR_TYPE").is_some();
                 let is_loopback = rif.is_some_and(|rif| {
                     self.kind(rif) == Some(ObjectType::RouterInterface) && self.port_of(rif).is_none()
@@ -249,7 +274,10 @@ impl KernelChip {
             }
             ObjectType::NextHopGroup => {
                 let equal = |a: &Attr| {
-                    matches!(a, Attr::GroupKind(GroupType::DynamicUnorderedEcmp | GroupType::DynamicOrderedEcmp))
+                    matches!(
+                        a,
+                        Attr::GroupKind(GroupType::DynamicUnorderedEcmp | GroupType::DynamicOrderedEcmp)
+                    )
                 };
                 let typed = given("SAI_NEXT_HOP_GROUP_ATTR_TYPE").is_some();
                 match !typed || attrs.iter().any(equal) {

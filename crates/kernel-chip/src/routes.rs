@@ -60,7 +60,11 @@ fn dest(item: &Item) -> Option<(Oid, AnyPrefix)> {
 
 impl KernelChip {
     /// What the kernel shall do for a route with this action and target; `None`: it needs no route.
-    pub(crate) fn action(&self, prefix: AnyPrefix, (packet, to): (PacketAction, Oid)) -> Result<Option<Action>, Status> {
+    pub(crate) fn action(
+        &self,
+        prefix: AnyPrefix,
+        (packet, to): (PacketAction, Oid),
+    ) -> Result<Option<Action>, Status> {
         let drops = || {
             // Without a default route packets are dropped too. One here would take the place of the
             // host's own, which may be the way to its management network.
@@ -172,9 +176,8 @@ impl KernelChip {
         let refused: Map<usize, Status> = buffers.refused.iter().copied().collect();
         for (n, item) in items.iter_mut().enumerate() {
             let refused = refused.get(&n).copied();
-            statuses.push(
-                refused.unwrap_or_else(|| self.model.one(Verb::Remove, ObjectType::RouteEntry, item)),
-            );
+            statuses
+                .push(refused.unwrap_or_else(|| self.model.one(Verb::Remove, ObjectType::RouteEntry, item)));
         }
     }
 
@@ -199,7 +202,9 @@ impl KernelChip {
         }
         if let Some((change, refusal)) = first.and_then(|(at, refusal)| Some((changes.get(at)?, refusal))) {
             let (count, prefix, text) = (refused.len(), change.prefix, refusal.text);
-            self.events.push(format!("the kernel refuses {count} routes of a request, the first is {prefix}: {text}"));
+            self.events.push(format!(
+                "the kernel refuses {count} routes of a request, the first is {prefix}: {text}"
+            ));
         }
     }
 
@@ -212,7 +217,8 @@ impl KernelChip {
         changes: &[RouteChange],
         refused: impl FnMut(usize, Refusal),
     ) -> io::Result<()> {
-        let (table, protocol, metric) = (self.settings.table, self.settings.protocol, Some(self.settings.metric));
+        let (table, protocol, metric) =
+            (self.settings.table, self.settings.protocol, Some(self.settings.metric));
         let loopback = [Hop { via: Via { gateway: None, ifindex: LOOPBACK, onlink: false }, weight: 1 }];
         self.socket.request(
             changes,
@@ -254,7 +260,8 @@ impl KernelChip {
         })?;
         if let Some((change, refusal)) = first.and_then(|(at, refusal)| Some((changes.get(at)?, refusal))) {
             let (prefix, text) = (change.prefix, refusal.text);
-            self.events.push(format!("the kernel refuses {count} routes again, the first is {prefix}: {text}"));
+            self.events
+                .push(format!("the kernel refuses {count} routes again, the first is {prefix}: {text}"));
         }
         Ok(changes.len() - count - gone)
     }

@@ -13,6 +13,7 @@ use ribtide_wire::netlink::numbers::{
 };
 use ribtide_wire::netlink::{Content, Route};
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -38,8 +39,8 @@ pub(crate) enum Note {
     NextHops,
     /// Another program wrote or deleted the route of a prefix, where this chip's is or would be.
     Route(AnyPrefix),
-    /// A neighbour of this netdev changed that may be this chip's.
-    Neighbor(u32),
+    /// A neighbour of a netdev changed; `marked`: it has the protocol number of this chip.
+    Neighbor { index: u32, ip: IpAddr, marked: bool },
     /// Notifications were lost.
     Lost,
 }
@@ -74,7 +75,7 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
                     return;
                 }
                 if let Some(note) = note(&settings, &content) {
-                    foreign |= !matches!(note, Note::Link { .. } | Note::LinkGone(_));
+                    foreign |= matches!(note, Note::Route(_) | Note::NextHops);
                     full |= !send(&tx, note, &waker);
                 }
             });
@@ -124,7 +125,8 @@ fn monitor(port: u32) -> io::Result<Socket> {
 
 fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
     let of_route = |route: &Route<'_>| {
-        let here = route.table == settings.table && route.tos == 0 && route.metric.unwrap_or(0) == settings.metric;
+        let here =
+            route.table == settings.table && route.tos == 0 && route.metric.unwrap_or(0) == settings.metric;
         here.then_some(Note::Route(route.prefix))
     };
     match content {
@@ -136,7 +138,8 @@ fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
         Content::NewNextHop(object) => CHIP_IDS.contains(&object.id).then_some(Note::NextHops),
         Content::DelNextHop(id) => CHIP_IDS.contains(id).then_some(Note::NextHops),
         Content::NewNeighbor(neighbor) | Content::DelNeighbor(neighbor) => {
-            Some(Note::Neighbor(neighbor.ifindex))
+            let marked = neighbor.protocol == settings.protocol;
+            Some(Note::Neighbor { index: neighbor.ifindex, ip: neighbor.ip, marked })
         }
         _ => None,
     }

@@ -39,19 +39,23 @@ impl KernelOptions {
     }
 
     /// Notes them for `show pipeline --sonic`.
-    pub(super) fn note(&self, settings: &mut DaemonSettings) {
+    pub(super) fn note(&self, reconcile_interval: u64, settings: &mut DaemonSettings) {
         let Settings { table, protocol, metric } = self.settings();
         let text = format!("table {table}, protocol {protocol}, metric {metric}");
         settings.note("--kernel-chip", &text, &text, "");
         let why = "the kernel reports what other programs change, and that is corrected at once";
-        settings.note("--reconcile-interval", "", 0, why);
+        settings.note("--reconcile-interval", reconcile_interval, 0, why);
     }
 
     /// The kernel with these ports. `sizes` are settings of --chip.
     ///
     /// # Errors
     /// A sentence: a setting that is no size, no permission, or an older kernel.
-    pub(super) fn open(&self, ports: Vec<PortSetup>, sizes: &[(String, String)]) -> Result<KernelChip, Error> {
+    pub(super) fn open(
+        &self,
+        ports: Vec<PortSetup>,
+        sizes: &[(String, String)],
+    ) -> Result<KernelChip, Error> {
         let mut behavior = Behavior::default();
         let settings: Vec<(&str, &str)> = sizes.iter().map(|(name, value)| (&**name, &**value)).collect();
         behavior.set_all(&settings).map_err(Error::Configuration)?;
@@ -133,11 +137,14 @@ impl SyncdChip for KernelChip {
             }
             RouteState::Drops => stage(StageState::Passed, "it drops packets".into()),
             RouteState::Local => stage(StageState::Passed, "it delivers packets to this host".into()),
-            RouteState::Via(id) if syncd.chip().drops(id) => {
-                stage(StageState::Stopped, format!("no next hop of group {id} has a link, so it drops packets"))
-            }
+            RouteState::Via(id) if syncd.chip().drops(id) => stage(
+                StageState::Stopped,
+                format!("no next hop of group {id} has a link, so it drops packets"),
+            ),
             RouteState::Via(id) => stage(StageState::Passed, format!("next-hop object {id}")),
-            RouteState::Missing => stage(StageState::Stopped, "the kernel has no next-hop object for it".into()),
+            RouteState::Missing => {
+                stage(StageState::Stopped, "the kernel has no next-hop object for it".into())
+            }
         };
         said.into()
     }

@@ -445,7 +445,7 @@ fn serve<C: SyncdChip>(
     options.ignored.note(&mut settings);
     let seconds = options.reconcile.seconds;
     match &options.sai_library {
-        None if options.kernel.kernel_chip => options.kernel.note(&mut settings),
+        None if options.kernel.kernel_chip => options.kernel.note(seconds, &mut settings),
         None => settings.note("--reconcile-interval", seconds, seconds, ""),
         Some(path) => {
             let path = path.display().to_string();

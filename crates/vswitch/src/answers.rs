@@ -34,9 +34,8 @@ const SWITCH_VALUES: &[(&str, &str)] = &[
 ];
 
 /// Sizes of tables beside those of the route path, by the attribute with the free entries.
-const SIZES: &[(&str, &str, u32)] = &[
-    ("SAI_SWITCH_ATTR_AVAILABLE_IPMC_ENTRY", "SAI_OBJECT_TYPE_IPMC_ENTRY", 100),
-];
+const SIZES: &[(&str, &str, u32)] =
+    &[("SAI_SWITCH_ATTR_AVAILABLE_IPMC_ENTRY", "SAI_OBJECT_TYPE_IPMC_ENTRY", 100)];
 /// The same for tables of NAT, whose free entries are always all.
 const NAT_SIZES: &[(&str, &str)] = &[
     ("SAI_SWITCH_ATTR_AVAILABLE_SNAT_ENTRY", "100"),

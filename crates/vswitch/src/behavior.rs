@@ -233,8 +233,7 @@ impl Behavior {
             return Ok(());
         }
         if let Some(place) = self.flag(name) {
-            *place =
-                value.parse().map_err(|_| format!("{name} = {value} is neither true nor false"))?;
+            *place = value.parse().map_err(|_| format!("{name} = {value} is neither true nor false"))?;
             return Ok(());
         }
         if let Some(place) = self.limit(name) {

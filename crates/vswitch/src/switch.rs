@@ -164,7 +164,8 @@ impl VirtualSwitch {
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(), String> {
         let (mut behavior, mut stall, now) = (self.behavior, self.stall, Instant::now());
-        let (stalls, settings): (Vec<_>, Vec<_>) = settings.into_iter().partition(|(name, _)| *name == "stall");
+        let (stalls, settings): (Vec<_>, Vec<_>) =
+            settings.into_iter().partition(|(name, _)| *name == "stall");
         behavior.set_all(&settings)?;
         for (_, value) in stalls {
             let since = self.stall.map_or(now, |stall| stall.since);

@@ -7,8 +7,8 @@ use ribtide_kernel_chip::{KernelChip, RouteState, Settings};
 use ribtide_runtime::ring::Rings;
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::sai::{
-    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectType, Oid, PacketAction, RifType, RouteEntry, Sai,
-    Status, Verb,
+    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectType, Oid, PacketAction, RifType,
+    RouteEntry, Sai, Status, Verb,
 };
 use ribtide_vswitch::Limits;
 use serde_json::Value;
@@ -122,7 +122,10 @@ fn routes() -> BTreeMap<String, Vec<String>> {
     for family in ["-4", "-6"] {
         // Of the main table alone `ip` leaves out local routes of IPv6.
         let all_tables = json(&format!("{family} route show table all proto 115"));
-        for route in all_tables.into_iter().filter(|route| matches!(route["table"].as_str(), None | Some("254" | "main"))) {
+        for route in all_tables
+            .into_iter()
+            .filter(|route| matches!(route["table"].as_str(), None | Some("254" | "main")))
+        {
             assert_eq!(route["metric"], 10, "{route}");
             let hops = match (route["type"].as_str(), route["nhid"].as_u64()) {
                 (Some("6" | "blackhole"), None) => vec!["blackhole route".to_owned()],
@@ -336,9 +339,7 @@ fn lost_link_leaves_the_group_and_routes_drop_until_it_is_back() {
         }
         // The netdev itself goes, and one of its name comes.
         ip("link del Ethernet4");
-        until(&mut chip, "gone", |_| {
-            routes().get("20.0.1.0/24").is_some_and(|hops| hops == &["blackhole"])
-        });
+        until(&mut chip, "gone", |_| routes().get("20.0.1.0/24").is_some_and(|hops| hops == &["blackhole"]));
         ip("link add Ethernet4 type veth peer name peer1");
         ip("link set peer1 up");
         ip("link set Ethernet4 up");

@@ -1,7 +1,9 @@
 //! The content of a message by its type.
 
 use super::numbers::*;
-use super::{Ack, Address, LabelRoute, Link, LocalSid, Malformed, Message, Neighbor, NextHop, PicContext, Route};
+use super::{
+    Ack, Address, LabelRoute, Link, LocalSid, Malformed, Message, Neighbor, NextHop, PicContext, Route,
+};
 
 /// A decoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

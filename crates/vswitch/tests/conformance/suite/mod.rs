@@ -86,7 +86,15 @@ impl<'a> Bench<'a> {
             panic!("{own:?}")
         };
         assert!(!vr.is_null() && ports.len() == count as usize && ports.iter().all(|port| !port.is_null()));
-        let mut bench = Bench { chip, switch, vr, ports: ports.into(), rif: Oid::NULL, modes: true, lacks: Lacks::default() };
+        let mut bench = Bench {
+            chip,
+            switch,
+            vr,
+            ports: ports.into(),
+            rif: Oid::NULL,
+            modes: true,
+            lacks: Lacks::default(),
+        };
         let port = bench.ports[1];
         bench.rif = bench.make(
             ObjectType::RouterInterface,
