@@ -135,8 +135,8 @@ fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
         }
         Content::DelLink(link) => Some(Note::LinkGone(link.index)),
         Content::NewRoute(route) | Content::DelRoute(route) => of_route(route),
-        Content::NewNextHop(object) => CHIP_IDS.contains(&object.id).then_some(Note::NextHops),
-        Content::DelNextHop(id) => CHIP_IDS.contains(id).then_some(Note::NextHops),
+        Content::NewNextHop(object) => CHIP_IDS.contain(object.id).then_some(Note::NextHops),
+        Content::DelNextHop(id) => CHIP_IDS.contain(*id).then_some(Note::NextHops),
         Content::NewNeighbor(neighbor) | Content::DelNeighbor(neighbor) => {
             let marked = neighbor.protocol == settings.protocol;
             Some(Note::Neighbor { index: neighbor.ifindex, ip: neighbor.ip, marked })
@@ -168,6 +168,6 @@ mod tests {
             let forward = Forward::Group(Members::from(&[][..]));
             note(&settings, &Content::NewNextHop(NextHop { id, protocol, forward }))
         };
-        assert_eq!((object(CHIP_IDS.start), object(7)), (Some(Note::NextHops), None));
+        assert_eq!((object(CHIP_IDS.first), object(7)), (Some(Note::NextHops), None));
     }
 }

@@ -8,7 +8,7 @@
 mod objects;
 mod transport;
 
-pub use objects::{CHIP_IDS, Objects, ROUTER_IDS, SingleContent, leave_compat_mode};
+pub use objects::{CHIP_IDS, Ids, Objects, ROUTER_IDS, SingleContent, leave_compat_mode};
 pub use transport::{SimulatedKernel, SimulatedPeer, Sockets};
 
 use ribtide_runtime::idle;

@@ -16,7 +16,7 @@
 
 use crate::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
     Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
@@ -38,10 +38,27 @@ pub fn leave_compat_mode() -> io::Result<bool> {
     std::fs::write(SWITCH, "0").map(|()| true)
 }
 
-/// The ids that the router assigns. Other programs count from 1, so the ids are distinct.
-pub const ROUTER_IDS: Range<u32> = 0x2000_0000..0x4000_0000;
-/// The ids that syncd assigns where the kernel is its chip.
-pub const CHIP_IDS: Range<u32> = 0x4000_0000..0x6000_0000;
+/// The ids of one program's objects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ids {
+    /// Objects that it may have made, also in earlier versions.
+    pub range: Range<u32>,
+    /// The first id that it assigns.
+    pub first: u32,
+}
+
+/// The ids of the router's objects. Those of earlier versions begin at the start of the range. Other
+/// programs count from 1, and FRR's EVPN multihoming from `1 << 28` and `2 << 28`.
+pub const ROUTER_IDS: Ids = Ids { range: 0x2000_0000..0x8000_0000, first: 0x6000_0000 };
+/// The ids of syncd's objects where the kernel is its chip.
+pub const CHIP_IDS: Ids = Ids { range: 0x8000_0000..0xc000_0000, first: 0x8000_0000 };
+
+impl Ids {
+    /// Whether the program may have made the object of this id.
+    pub fn contain(&self, id: u32) -> bool {
+        self.range.contains(&id)
+    }
+}
 
 /// The content of a next-hop object that is no group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -79,6 +96,8 @@ struct Single {
     users: u32,
     /// Whether the kernel is assumed to have it.
     live: bool,
+    /// Whether the kernel has it with other content, because another program changed it.
+    changed: bool,
     refusal: Option<Refusal>,
 }
 
@@ -114,7 +133,7 @@ struct Found {
 pub struct Objects {
     protocol: u8,
     /// The ids that it assigns.
-    ids: Range<u32>,
+    ids: Ids,
     singles: Map<SingleContent, Single>,
     groups: Map<u32, Group>,
     /// Groups (by number of the caller) whose members may differ from the requested ones.
@@ -149,10 +168,10 @@ pub struct Objects {
 
 impl Objects {
     /// Objects of this protocol number, none so far. No other program assigns these ids.
-    pub fn new(protocol: u8, ids: Range<u32>) -> Self {
+    pub fn new(protocol: u8, ids: Ids) -> Self {
         Objects {
             protocol,
-            next_id: ids.start,
+            next_id: ids.first,
             ids,
             singles: Map::default(),
             groups: Map::default(),
@@ -274,7 +293,7 @@ impl Objects {
             Some(id) => (self.adopt(id), true),
             None => (self.new_id(), false),
         };
-        self.singles.insert(way, Single { id, users: 1, live, refusal: None });
+        self.singles.insert(way, Single { id, users: 1, live, changed: false, refusal: None });
     }
 
     fn release(&mut self, want: Vec<(SingleContent, u16)>) {
@@ -346,9 +365,12 @@ impl Objects {
         id
     }
 
+    /// An id that no object had at the last dump.
     fn new_id(&mut self) -> u32 {
-        if let Some(id) = self.free.pop() {
-            return id;
+        while let Some(id) = self.free.pop() {
+            if !self.found.taken.contains(&id) {
+                return id;
+            }
         }
         while self.found.taken.contains(&self.next_id) {
             self.next_id += 1;
@@ -381,24 +403,45 @@ impl Objects {
                 dump.singles.insert(object.id, SingleContent::of(&object.forward));
             }
         })?;
+        let mut moved: Vec<SingleContent> = Vec::new();
         for (way, single) in &mut self.singles {
             // One of other content is no leftover: its id is in use.
-            single.live = dump.singles.remove(&single.id) == Some(Some(*way));
+            let there = dump.singles.remove(&single.id);
+            single.live = there == Some(Some(*way));
+            single.changed = there.is_some() && !single.live;
+            moved.extend((there.is_none() && dump.taken.contains(&single.id)).then_some(*way));
         }
         self.lost = true;
-        for group in self.groups.values_mut() {
-            group.live = dump.groups.remove(&group.id).unwrap_or_default();
+        let mut moved_groups: Vec<u32> = Vec::new();
+        for (key, group) in &mut self.groups {
+            let there = dump.groups.remove(&group.id);
+            moved_groups.extend((there.is_none() && dump.taken.contains(&group.id)).then_some(*key));
+            group.live = there.unwrap_or_default();
         }
-        // Objects to delete are still deleted, so they cannot be adopted.
-        for id in &self.doomed {
-            dump.groups.remove(id);
-            dump.singles.remove(id);
-        }
+        // Objects to delete are still deleted, so they cannot be adopted. But not what another
+        // program has under their ids.
+        self.doomed.retain(|id| {
+            let ours = dump.groups.remove(id).is_some() | dump.singles.remove(id).is_some();
+            ours || !dump.taken.contains(id)
+        });
         self.found = Found { taken: dump.taken, ..Found::default() };
+        // Another program has these ids.
+        for way in moved {
+            let id = self.new_id();
+            if let Some(single) = self.singles.get_mut(&way) {
+                single.id = id;
+            }
+        }
+        for key in moved_groups {
+            let id = self.new_id();
+            if let Some(group) = self.groups.get_mut(&key) {
+                (group.id, group.found) = (id, false);
+            }
+        }
         for (id, way) in dump.singles {
             match way {
                 Some(way)
-                    if self.ids.contains(&id)
+                    if self.ids.contain(id)
                         && !self.singles.contains_key(&way)
                         && !self.found.singles.contains_key(&way) =>
                 {
@@ -408,7 +451,7 @@ impl Objects {
             }
         }
         for (id, members) in dump.groups {
-            if !self.ids.contains(&id) {
+            if !self.ids.contain(id) {
                 self.found.strays.push(id);
             } else {
                 self.found.groups.entry(members).or_default().push(id);
@@ -428,8 +471,8 @@ impl Objects {
             let mut dirty = std::mem::take(&mut self.dirty);
             dirty.sort_unstable();
             dirty.dedup();
-            self.write_singles(socket, &dirty)?;
-            let surprises = self.write_groups(socket, &dirty, &mut back)?;
+            let mut surprises = self.write_singles(socket, &dirty)?;
+            surprises |= self.write_groups(socket, &dirty, &mut back)?;
             if !surprises || checked {
                 for group in dirty {
                     if let Some(group) = self.groups.get_mut(&group) {
@@ -451,38 +494,40 @@ impl Objects {
         refused.into_iter().filter(|group| self.live_id(*group).is_none()).collect()
     }
 
-    /// Creates the missing single objects of these groups.
-    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
-        let mut missing: Vec<(u32, SingleContent)> = Vec::new();
+    /// Creates the missing single objects of these groups. Returns whether the kernel has another
+    /// object under one of their ids.
+    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<bool> {
+        let mut missing: Vec<(u32, SingleContent, u16)> = Vec::new();
         for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
             for (way, _) in &group.want {
                 if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
                     // Assumed until refused, which also prevents a second request.
                     single.live = true;
                     single.refusal = None;
-                    missing.push((single.id, *way));
+                    missing.push((single.id, *way, creation(single.changed)));
                 }
             }
         }
         let protocol = self.protocol;
-        let mut refused = 0;
+        let (mut refused, mut surprises) = (0, false);
         let singles = &mut self.singles;
         socket.request(
             &missing,
-            |(id, way), out, seq| {
+            |(id, way, flags), out, seq| {
                 let object = NextHop { id: *id, protocol, forward: way.forward() };
-                infallible(object.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq));
+                infallible(object.write_new(out, *flags, seq));
             },
             |index, refusal| {
                 refused += 1;
-                if let Some(single) = missing.get(index).and_then(|(_, way)| singles.get_mut(way)) {
+                surprises |= refusal.errno == libc::EEXIST;
+                if let Some(single) = missing.get(index).and_then(|(_, way, _)| singles.get_mut(way)) {
                     single.live = false;
                     single.refusal = Some(refusal);
                 }
             },
         )?;
         self.accepted += (missing.len() - refused) as u64;
-        Ok(())
+        Ok(surprises)
     }
 
     /// Writes the changed groups. Returns whether the kernel refused one unexpectedly.
@@ -535,7 +580,7 @@ impl Objects {
             } else {
                 // An existing group is only replaced: created again unnoticed, it would have lost
                 // its routes.
-                let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
+                let flags = if group.live.is_empty() { creation(false) } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
             }
         }
@@ -696,6 +741,11 @@ impl Objects {
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), refused)?;
         Ok(left)
     }
+}
+
+/// The flags of a new object. One of the same id is replaced only if it is ribtide's and was changed.
+fn creation(changed: bool) -> u16 {
+    if changed { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE | NLM_F_EXCL }
 }
 
 /// The members outside of `gone`.

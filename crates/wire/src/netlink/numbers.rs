@@ -112,6 +112,7 @@ pub const RTN_MULTICAST: u8 = 5;
 pub const RTN_BLACKHOLE: u8 = 6;
 pub const RTN_UNREACHABLE: u8 = 7;
 pub const RTN_PROHIBIT: u8 = 8;
+pub const RTN_THROW: u8 = 9;
 
 /// Of an own address.
 pub const RT_SCOPE_HOST: u8 = 254;
