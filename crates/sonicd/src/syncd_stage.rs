@@ -347,6 +347,9 @@ impl<C: SyncdChip> SyncdStage<C> {
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
         }
+        if applies && !self.syncd.has_unapplied_view() {
+            self.syncd.chip_mut().settle();
+        }
         events::log_syncd(&mut out.events);
         if let Some(sink) = &self.counters {
             sink.settings(&mut out.polls);
