@@ -213,6 +213,38 @@ impl ShardPort {
         self.handle.wait(|stage| stage.monitor = tap.map(Tap::with_mailbox))
     }
 
+    /// A RIB manager has begun, which knows this shard: feeds it every route, as [`Shard::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_feed(&self, rib: Sender<RibIn>) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.begin_feed(rib))
+    }
+
+    /// Whether routes are left to feed after [`ShardPort::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn is_feeding(&self) -> Result<bool, NoReply> {
+        self.handle.wait(|stage| stage.shard.is_feeding())
+    }
+
+    /// Registers every next hop, as [`Shard::begin_tracking`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_tracking(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.shard.begin_tracking(&mut stage.out))
+    }
+
+    /// The RIB manager is about to end, and sends this shard nothing any more: as [`Shard::end_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn end_feed(&self) -> Result<(), NoReply> {
+        self.handle.wait(ShardStage::end_feed)
+    }
+
     /// The queue for readers.
     pub(super) fn inbox(&self) -> Sender<ShardIn> {
         self.inbox.clone()
@@ -436,6 +468,20 @@ impl ShardStage {
     /// Whether all effects are in the queues of later stages.
     fn all_said(&mut self) -> bool {
         self.out.is_empty() && !self.shard.ranked_due() && self.room()
+    }
+
+    fn begin_feed(&mut self, rib: Sender<RibIn>) {
+        self.rib = Some(Mailbox::new(rib));
+        self.shard.begin_feed(&mut self.out);
+    }
+
+    fn end_feed(&mut self) {
+        // The last messages of the RIB manager.
+        while let Some(message) = self.feedback.try_recv() {
+            self.shard.handle(message, &mut self.out);
+        }
+        self.rib = None;
+        self.shard.end_feed(&mut self.out);
     }
 
     fn set_worker(&mut self, index: usize, sink: WorkerSink) {

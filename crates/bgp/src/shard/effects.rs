@@ -1,5 +1,6 @@
 //! The effects of handled messages, in the order of events.
 
+use super::next_hops::NextHops;
 use crate::attr::AttrSet;
 use crate::message::{
     BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
@@ -21,6 +22,8 @@ pub struct ShardOut {
     len: usize,
     others: Others,
     without_feed: bool,
+    /// Whether [`Effects::next_hops`] stays empty.
+    without_next_hops: bool,
     /// Indices of sets with a single next hop, and of the others.
     single: Map<(IpAddr, FeedKind), u32>,
     several: Map<FeedSet, u32>,
@@ -76,7 +79,7 @@ pub enum ToEgress {
 impl ShardOut {
     /// Effects without [`Effects::feed`], for a router that installs nothing.
     pub fn without_feed() -> ShardOut {
-        ShardOut { without_feed: true, ..ShardOut::default() }
+        ShardOut { without_feed: true, without_next_hops: true, ..ShardOut::default() }
     }
 
     /// Prefixes in its changes and dumps.
@@ -152,9 +155,26 @@ impl ShardOut {
         self.effects.egress.push(ToEgress::One(worker, EgressIn::RankedDump { token, batch, last }));
     }
 
-    /// Whether a RIB manager tracks next hops.
+    /// Whether a RIB manager gets the feed.
     pub(super) fn feeds(&self) -> bool {
         !self.without_feed
+    }
+
+    /// Begins the feed, still without next hops.
+    pub(super) fn begin_feed(&mut self) {
+        self.without_feed = false;
+    }
+
+    /// Begins to report which next hops are used.
+    pub(super) fn begin_next_hops(&mut self) {
+        self.without_next_hops = false;
+    }
+
+    /// Ends the feed, and drops what of it was not taken.
+    pub(super) fn end_feed(&mut self) {
+        (self.without_feed, self.without_next_hops) = (true, true);
+        (self.effects.feed, self.effects.next_hops) = Default::default();
+        (self.single, self.several) = Default::default();
     }
 
     /// Feeds another next hop of `prefix`, or none.
@@ -205,9 +225,12 @@ impl ShardOut {
         }
     }
 
-    /// The list of next hops that came into use or went out of it.
-    pub(super) fn next_hops(&mut self) -> &mut Vec<(TrackedNextHop, bool)> {
-        &mut self.effects.next_hops
+    /// Adds the next hops that came into use or went out of it.
+    pub(super) fn add_uses(&mut self, hops: &mut NextHops) {
+        hops.uses(&mut self.effects.next_hops);
+        if self.without_next_hops {
+            self.effects.next_hops.clear();
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod paths;
 mod query;
 mod ranked;
 mod refresh;
+mod rib_change;
 mod route;
 mod scans;
 mod sessions;
@@ -297,7 +298,7 @@ impl Shard {
                 let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
-                let may_be_inside = recursive && core.attrs.hops.tracks();
+                let may_be_inside = recursive && core.attrs.hops.separates();
                 let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -501,7 +502,7 @@ impl Core {
     /// changes of watches.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
-        self.attrs.hops.uses(out.next_hops());
+        out.add_uses(&mut self.attrs.hops);
         if self.watches.is_some() {
             self.report_watches(out);
         }

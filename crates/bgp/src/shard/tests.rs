@@ -7,6 +7,7 @@ mod originated;
 mod ranked;
 mod refresh;
 mod retained;
+mod rib_change;
 mod watches;
 
 use super::*;
