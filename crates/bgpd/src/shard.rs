@@ -13,7 +13,7 @@ use super::stage::{Stage, Turn, pin};
 use super::workers::set_sink;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
+use ribtide_bgp::message::{BestBatch, EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{
     Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals,
@@ -508,7 +508,7 @@ impl ShardStage {
         if !self.out.is_empty() {
             self.hand_on();
         }
-        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
+        let views = PageViews { accepted, best: mirror, loc_rib: best, ranked: mirror };
         let mut page = MonitorPage::default();
         for_each_bgp_family!(F => if F::ID == family {
             page = self.shard.monitor_page::<F>(logical, from, budget, views);
@@ -525,7 +525,7 @@ impl ShardStage {
             }
         }
         if let Some((mailbox, _)) = &mut self.monitor {
-            let best = best.then_some(batch);
+            let best = best.then(|| page.loc_rib.map_or(batch, Arc::new));
             mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
         }
         SentPage { next: page.next, workers }
@@ -570,19 +570,11 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    if let Some((mailbox, tap)) = &mut self.monitor
-                        && tap.wants(Wanted::BEST)
-                    {
-                        mailbox.post(MonitorIn::Best(batch.clone()));
-                    }
-                    for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
-                        // A worker that needs changes later requests the whole table first.
-                        if !sink.wanted() {
-                            continue;
-                        }
-                        worker.post(EgressIn::Best(batch.clone()));
-                    }
+                    self.best_to_monitor(&batch);
+                    self.best_to_workers(&batch);
                 }
+                ToEgress::Workers(batch) => self.best_to_workers(&Arc::new(batch)),
+                ToEgress::Stations(batch) => self.best_to_monitor(&Arc::new(batch)),
                 ToEgress::Ranked(batch) => {
                     let batch = Arc::new(batch);
                     let workers = self.workers.iter_mut().zip(&self.sinks);
@@ -605,6 +597,23 @@ impl ShardStage {
         }
         purged.into_iter().for_each(|(peer, session)| self.news.post(ShardNews::Purged(peer, session)));
         watched.into_iter().for_each(|news| self.news.post(ShardNews::Watched(self.number, news)));
+    }
+}
+
+impl ShardStage {
+    fn best_to_monitor(&mut self, batch: &Arc<BestBatch>) {
+        if let Some((mailbox, tap)) = &mut self.monitor
+            && tap.wants(Wanted::BEST)
+        {
+            mailbox.post(MonitorIn::Best(batch.clone()));
+        }
+    }
+
+    fn best_to_workers(&mut self, batch: &Arc<BestBatch>) {
+        // A worker that needs changes later requests the whole table first.
+        for (worker, _) in self.workers.iter_mut().zip(&self.sinks).filter(|(_, sink)| sink.wanted()) {
+            worker.post(EgressIn::Best(batch.clone()));
+        }
     }
 }
 
@@ -645,7 +654,7 @@ pub fn route_set(set: &FeedSet) -> RouteSet {
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,
         distance: protocol.default_distance(),
-        metric: 0,
+        metric: set.kind.aigp,
         allow_recursion: set.kind.recursive,
         protocol,
     }

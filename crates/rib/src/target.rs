@@ -111,15 +111,17 @@ pub(crate) struct Resolution {
     pub(crate) outcome: Outcome,
     /// The route that answered; less specific ones were not visited.
     pub(crate) via: Option<AnyPrefix>,
-    /// That route's metric.
+    /// That route's metric; of a route of BGP, with the cost of its next hops.
     pub(crate) cost: u32,
+    /// Whether a route of BGP without an accumulated IGP metric is on the way.
+    pub(crate) partial: bool,
     /// Look-ups in the longest chain of the answer: 1 to [`MAX_LEVEL`].
     pub(crate) level: u8,
 }
 
 impl Resolution {
     pub(crate) fn unresolved(why: UnresolvedReason, via: Option<AnyPrefix>) -> Resolution {
-        Resolution { outcome: Outcome::Unresolved(why), via, cost: 0, level: 1 }
+        Resolution { outcome: Outcome::Unresolved(why), via, cost: 0, partial: false, level: 1 }
     }
 }
 

@@ -156,7 +156,7 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
         ])
         .next_hops;
     notified.sort_by_key(|(next_hop, _)| *next_hop);
-    let reachable = Reachability::Reachable { cost: 0 };
+    let reachable = Reachability::Reachable { cost: 0, partial: false };
     let expected = [
         (on_link("10.0.1.1"), Reachability::Unreachable),
         (recursive("10.0.1.1"), Reachability::Unreachable),

@@ -231,7 +231,17 @@ impl Core {
     }
 
     pub(super) fn feed_kind(&self, path: Path) -> FeedKind {
-        self.sessions.get(path.session).feed_kind
+        let kind = self.sessions.get(path.session).feed_kind;
+        match self.attrs.has_aigp() {
+            true => FeedKind { aigp: self.fed_metric(path), ..kind },
+            false => kind,
+        }
+    }
+
+    #[cold]
+    fn fed_metric(&self, path: Path) -> u32 {
+        let metric = |metric: u64| metric.clamp(1, u32::MAX.into()) as u32;
+        self.attrs.get(path.attrs).aigp().map_or(0, metric)
     }
 
     /// Whether two paths have the same feed.

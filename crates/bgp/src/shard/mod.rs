@@ -45,6 +45,7 @@ use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
 use attrs::AttrTable;
+use effects::Audience;
 use feed::Fed;
 use gate::Gates;
 use next_hops::News;
@@ -949,13 +950,14 @@ impl Core {
         if self.watches.is_some() {
             return self.advertise_watched(prefix, [old, new], out);
         }
-        self.send_best(prefix, old, new, out);
+        self.send_best(Audience::All, prefix, old, new, out);
     }
 
-    /// Sends workers a change of the path of a prefix; at most one of both is `None`.
+    /// Sends a change of the path of a prefix; at most one of both is `None`.
     #[inline]
     fn send_best<F: BgpFamily>(
         &mut self,
+        to: Audience,
         prefix: Prefix<F>,
         old: Option<Path>,
         new: Option<Path>,
@@ -965,13 +967,13 @@ impl Core {
             // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}
             Some(false) => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, NONE);
-                out.change(prefix, NONE, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, NONE);
+                out.change(to, prefix, NONE, after);
             }
             None => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, after);
             }
         }
     }
@@ -988,10 +990,10 @@ impl Core {
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }
 
-    fn index(&mut self, path: Option<Path>, out: &mut ShardOut) -> u32 {
+    fn index(&mut self, to: Audience, path: Option<Path>, out: &mut ShardOut) -> u32 {
         let Some(path) = path else { return NONE };
         let source = self.sessions.get(path.session).info.id;
         let (attrs, noted) = self.attrs.in_batch(path.attrs);
-        out.path(attrs, source, noted)
+        out.path(to, attrs, source, noted)
     }
 }

@@ -157,10 +157,15 @@ impl NextHops {
         state.ok_or(Reason::NextHopUnknown)?.cost().ok_or(Reason::NextHopUnreachable)
     }
 
-    /// Interior cost to an address of no prefix's own; `None`: it is not known, or cannot be used.
-    pub(super) fn cost_to(&self, address: IpAddr, recursive: bool) -> Option<u32> {
+    /// The distance to an address of no prefix's own; `None`: it is not known, or cannot be used.
+    pub(super) fn distance_to(&self, address: IpAddr, recursive: bool) -> Option<u32> {
         let id = self.by_address.get(&(address, None))?;
-        self.cost(*id, recursive).ok()
+        self.distance(*id, recursive)
+    }
+
+    /// The distance to a next hop; `None`: it is not known, or cannot be used.
+    pub(super) fn distance(&self, id: u32, recursive: bool) -> Option<u32> {
+        self.entries[id as usize].kinds[usize::from(recursive)].state?.distance()
     }
 
     /// Whether a next hop is reachable only for a route that has no other next hop.
@@ -392,7 +397,7 @@ impl NextHops {
 }
 
 /// The state of every next hop without a RIB manager.
-const REACHABLE: NextHopState = NextHopState::Reachable { cost: 0 };
+const REACHABLE: NextHopState = NextHopState::Reachable { cost: 0, partial: false };
 
 /// Whether it stands for this router: the next hop of originated routes, which peers cannot announce
 /// (RFC 4271 section 6.3).
@@ -415,7 +420,7 @@ mod tests {
     use super::*;
     use ribtide_prefix::{V4, V6};
 
-    const FAR: NextHopState = NextHopState::Reachable { cost: 7 };
+    const FAR: NextHopState = NextHopState::Reachable { cost: 7, partial: false };
 
     fn next_hop(recursive: bool) -> TrackedNextHop {
         TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive, exclude: None }

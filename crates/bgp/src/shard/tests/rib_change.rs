@@ -107,7 +107,7 @@ fn rib_that_begins_gets_what_one_has_from_the_start() {
         let hops: Vec<TrackedNextHop> = wanted.tracked.keys().copied().collect();
         for (bench, rib) in [(&mut late, &mut rib), (&mut early, &mut wanted)] {
             for hop in &hops {
-                report(bench, *hop, NextHopState::Reachable { cost: 0 });
+                report(bench, *hop, NextHopState::Reachable { cost: 0, partial: false });
             }
             rib.take(&bench.finish());
         }
@@ -131,7 +131,7 @@ fn rib_that_ends_holds_nothing_back() {
     peers.iter().for_each(|info| bench.handle(ShardIn::PeerUp(info.clone())));
     bench.handle(ShardIn::Suppress(true));
     announce(&mut bench, &peers);
-    report(&mut bench, internal_hop("192.0.2.1", None), NextHopState::Reachable { cost: 5 });
+    report(&mut bench, internal_hop("192.0.2.1", None), NextHopState::Reachable { cost: 5, partial: false });
     report(&mut bench, internal_hop("192.0.2.2", None), NextHopState::Unreachable);
     bench.finish();
     let fence = bench.shard.fence();
