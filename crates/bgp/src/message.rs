@@ -190,9 +190,8 @@ impl NextHopState {
     /// What an accumulated IGP metric grows by where this router becomes the next hop, or [`UNKNOWN_DISTANCE`].
     pub(crate) fn distance(self) -> Option<u32> {
         match self {
-            NextHopState::Reachable { partial: true, .. } | NextHopState::ReachableAlone { partial: true, .. } => {
-                Some(UNKNOWN_DISTANCE)
-            }
+            NextHopState::Reachable { partial: true, .. }
+            | NextHopState::ReachableAlone { partial: true, .. } => Some(UNKNOWN_DISTANCE),
             state => Some(state.cost()?.min(UNKNOWN_DISTANCE - 1)),
         }
     }

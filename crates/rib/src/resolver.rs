@@ -30,7 +30,7 @@ use crate::message::{
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{
-    Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
+    Assumed, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
 };
 use crate::tracking::Tracking;
 use crate::{ResolutionSettings, RibConfig};
@@ -604,7 +604,7 @@ impl Resolver {
                 }
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
-                        return LookupResult::Resolution(through_group(outcome, via, &candidate, group));
+                        return LookupResult::Resolution(Resolution::through(outcome, via, &candidate, group));
                     }
                     // The prefix itself forwards elsewhere, so the walk continues at the covering
                     // one.
@@ -647,7 +647,7 @@ impl Resolver {
             };
             if why == UnresolvedReason::NoneResolves && self.is_resolved(consulted.group) {
                 let group = &self.groups.store[consulted.group];
-                return LookupResult::Resolution(through_group(outcome, via, &candidate, group));
+                return LookupResult::Resolution(Resolution::through(outcome, via, &candidate, group));
             }
         }
         LookupResult::Resolution(Resolution::unresolved(why, None))
@@ -978,26 +978,6 @@ fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefi
     }
     found.truncate(MAX_ASSUMED);
     found
-}
-
-/// An answer through the group of a candidate; too deep at [`MAX_LEVEL`].
-///
-/// The cost of a route of BGP is its accumulated IGP metric and the cost of its own next hops (RFC 7311 section 4.2); of
-/// another route it is the metric.
-fn through_group(
-    outcome: Outcome,
-    via: Option<AnyPrefix>,
-    candidate: &Candidate,
-    group: &Group,
-) -> Resolution {
-    if group.level >= MAX_LEVEL {
-        return Resolution::unresolved(UnresolvedReason::TooDeep, via);
-    }
-    let (cost, partial) = match candidate.protocol.source() {
-        Source::Bgp => (candidate.metric.saturating_add(group.cost), candidate.metric == 0 || group.partial),
-        _ => (candidate.metric, group.partial),
-    };
-    Resolution { outcome, via, cost, partial, level: group.level + 1 }
 }
 
 /// Whether the address is the directed broadcast of a connected subnet (RFC 1122 section 3.2.1.3): no host has it, and the

@@ -196,7 +196,8 @@ fn cost_through_routes_of_bgp_is_their_metric_and_the_cost_of_their_next_hops() 
     };
     let reachable = |cost, partial| Some(Reachability::Reachable { cost, partial });
     // 10.9.9.9 is 50 away; the first route of BGP has a metric of 40, the second of 7.
-    let out = b.handle([
+    let out = b.handle(vec![
+        interface(1, true, &["192.0.2.9/24"]),
         RibIn::Track(vec![recursive("10.7.7.7"), recursive("10.8.8.8")]),
         with("10.9.9.0/24", Protocol::Static, 50, "192.0.2.1"),
         with("10.8.8.0/24", Protocol::BgpInternal, 40, "10.9.9.9"),
@@ -205,14 +206,14 @@ fn cost_through_routes_of_bgp_is_their_metric_and_the_cost_of_their_next_hops() 
     assert_eq!(told(&out, "10.8.8.8"), reachable(90, false));
     assert_eq!(told(&out, "10.7.7.7"), reachable(97, false));
     // Only a metric changes.
-    let out = b.handle([with("10.8.8.0/24", Protocol::BgpInternal, 45, "10.9.9.9")]);
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, 45, "10.9.9.9")]);
     assert_eq!(told(&out, "10.7.7.7"), reachable(102, false));
-    let out = b.handle([with("10.9.9.0/24", Protocol::Static, 60, "192.0.2.1")]);
+    let out = b.handle(vec![with("10.9.9.0/24", Protocol::Static, 60, "192.0.2.1")]);
     assert_eq!(told(&out, "10.7.7.7"), reachable(112, false));
-    let out = b.handle([with("10.8.8.0/24", Protocol::BgpInternal, 0, "10.9.9.9")]);
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, 0, "10.9.9.9")]);
     assert_eq!(told(&out, "10.8.8.8"), reachable(60, true));
     assert_eq!(told(&out, "10.7.7.7"), reachable(67, true));
-    let out = b.handle([with("10.8.8.0/24", Protocol::BgpInternal, u32::MAX, "10.9.9.9")]);
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, u32::MAX, "10.9.9.9")]);
     assert_eq!(told(&out, "10.7.7.7"), reachable(u32::MAX, false), "it does not wrap");
 }
 

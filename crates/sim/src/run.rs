@@ -244,11 +244,11 @@ impl<'w> Run<'w> {
         }
         assert_eq!(self.egress.station.best, whole.best, "the station's Loc-RIB");
         let is_suppressed = |prefix: &AnyPrefix| {
-            let of_shard = |stage: &Stage| match prefix {
-                AnyPrefix::V4(prefix) => stage.shard.lookup(*prefix),
-                AnyPrefix::V6(prefix) => stage.shard.lookup(*prefix),
+            let aggregates = |stage: &Stage| match prefix {
+                AnyPrefix::V4(prefix) => stage.shard.lookup(*prefix).map(|route| route.suppressed_by),
+                AnyPrefix::V6(prefix) => stage.shard.lookup(*prefix).map(|route| route.suppressed_by),
             };
-            self.shards.iter().filter_map(of_shard).any(|route| !route.suppressed_by.is_empty())
+            self.shards.iter().filter_map(aggregates).any(|aggregates| !aggregates.is_empty())
         };
         let shown = whole.best.into_iter().filter(|(prefix, _)| !is_suppressed(prefix)).collect();
         assert_eq!(best, shown, "workers have what no aggregate suppresses");

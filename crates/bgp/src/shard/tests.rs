@@ -533,7 +533,10 @@ fn next_hop_that_is_reachable_alone_is_fed_without_others() {
         let members: Vec<String> = next_hops.iter().map(|(address, _)| last(*address)).collect();
         (members.join(" "), backup.map(|(address, _)| last(address)))
     };
-    let (reachable, alone) = (NextHopState::Reachable { cost: 0, partial: false }, NextHopState::ReachableAlone { cost: 0, partial: false });
+    let (reachable, alone) = (
+        NextHopState::Reachable { cost: 0, partial: false },
+        NextHopState::ReachableAlone { cost: 0, partial: false },
+    );
     fed(1, reachable);
     fed(2, reachable);
     assert_eq!(fed(3, reachable), ("1 2 3".into(), None));
@@ -576,9 +579,10 @@ fn gate_unknown_next_hop_keeps_the_former_advertisement() {
         });
         paths.flatten().collect::<Vec<_>>()
     };
-    for (state, advertised) in
-        [(NextHopState::Reachable { cost: 0, partial: false }, (true, true)), (NextHopState::Unreachable, (true, false))]
-    {
+    for (state, advertised) in [
+        (NextHopState::Reachable { cost: 0, partial: false }, (true, true)),
+        (NextHopState::Unreachable, (true, false)),
+    ] {
         for suppress in [false, true] {
             let (mut bench, one) = (tracking(), peer(1, 1));
             bench.handle(ShardIn::Suppress(suppress));

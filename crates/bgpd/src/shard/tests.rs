@@ -113,8 +113,12 @@ impl Bench {
 
     fn hear(&mut self, said: &RibOut) {
         let state = |state| match state {
-            ribtide_rib::Reachability::Reachable { cost, partial: false } => NextHopState::Reachable { cost, partial: false },
-            ribtide_rib::Reachability::ReachableAlone { cost, partial: false } => NextHopState::ReachableAlone { cost, partial: false },
+            ribtide_rib::Reachability::Reachable { cost, partial } => {
+                NextHopState::Reachable { cost, partial }
+            }
+            ribtide_rib::Reachability::ReachableAlone { cost, partial } => {
+                NextHopState::ReachableAlone { cost, partial }
+            }
             ribtide_rib::Reachability::Unreachable => NextHopState::Unreachable,
         };
         let news = said.next_hops.iter().map(|(next_hop, s)| (*next_hop, state(*s))).collect();

@@ -571,7 +571,11 @@ impl Evaluation {
                 None => return Walk::Blocked(prefix, nth),
                 Some(None) => continue,
                 Some(Some(content)) => {
-                    return Walk::Answered(answered(Vec::new(), Way::of(candidate, content.way), content.level));
+                    return Walk::Answered(answered(
+                        Vec::new(),
+                        Way::of(candidate, content.way),
+                        content.level,
+                    ));
                 }
             }
         }

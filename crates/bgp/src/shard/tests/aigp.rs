@@ -100,7 +100,7 @@ fn another_distance_is_told_and_paths_without_the_metric_are_not_told_again() {
 #[test]
 fn feed_has_the_metric_and_changes_with_it() {
     let (mut bench, one) = (tracking(), peer(1, 1));
-    let mut kinds = |bench: &mut Bench, metric: Option<u64>| -> Vec<u32> {
+    let kinds = |bench: &mut Bench, metric: Option<u64>| -> Vec<u32> {
         bench.routes(&one, Some(&set(1, metric, 1)), [0]);
         bench.finish().feed.sets.iter().map(|set| set.kind.aigp).collect()
     };

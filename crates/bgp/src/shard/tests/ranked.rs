@@ -169,7 +169,9 @@ fn gate_holds_all_paths_of_a_prefix() {
     let hops = ["192.0.2.7", "192.0.2.8"].map(next_hop);
     bench.routes(&one, Some(&set(0, 7)), [0]);
     bench.routes(&two, Some(&set(1, 8)), [0]);
-    bench.handle(ShardIn::NextHops(hops.map(|hop| (hop, NextHopState::Reachable { cost: 0, partial: false })).to_vec()));
+    bench.handle(ShardIn::NextHops(
+        hops.map(|hop| (hop, NextHopState::Reachable { cost: 0, partial: false })).to_vec(),
+    ));
     assert_eq!(bench.ranked(), [], "the FIB has no route of the prefix");
     let confirm = |bench: &mut Bench, blocked: &[(AnyPrefix, bool)]| {
         let fence = bench.shard.fence().unwrap_or_default();

@@ -3,9 +3,9 @@
 use super::*;
 use crate::message::BestBatch;
 use crate::peer::LocalSource;
-use ribtide_prefix::LOGICAL_SHARDS;
 use crate::watch::{Presence, Suppression, Watch, WatchId, WatchNews, WatchSet, WatchedRoutes};
 use ribtide_policy::{Named, PrefixRange, PrefixSet};
+use ribtide_prefix::LOGICAL_SHARDS;
 use ribtide_wire::bgp::attribute::Origin;
 
 const ID: WatchId = WatchId(7);
