@@ -187,6 +187,11 @@ impl NextHopState {
         }
     }
 
+    /// Whether selection and forwarding are the same in both states.
+    pub(crate) fn is_as_near(self, other: NextHopState) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other) && self.cost() == other.cost()
+    }
+
     /// What an accumulated IGP metric grows by where this router becomes the next hop, or [`UNKNOWN_DISTANCE`].
     pub(crate) fn distance(self) -> Option<u32> {
         match self {

@@ -387,10 +387,11 @@ impl Shard {
     /// The state of a next hop changed: schedules reselection.
     fn heard(&mut self, news: News) {
         match news {
-            News::Same => {}
             // The waiting prefixes are known, so a new next hop does not scan all tables.
             News::First => self.work.resolved(&mut self.core.unanswered),
             News::Other => self.work.redecide(),
+            News::Distance if self.core.attrs.has_aigp() => self.work.redecide(),
+            News::Same | News::Distance => {}
         }
     }
 }

@@ -77,7 +77,7 @@ impl Kind {
 
     /// Whether it is used and not reachable at cost 0.
     fn is_uneven(&self) -> bool {
-        self.is_used() && self.state != Some(REACHABLE)
+        self.is_used() && !matches!(self.state, Some(NextHopState::Reachable { cost: 0, .. }))
     }
 }
 
@@ -90,6 +90,8 @@ pub(super) enum News {
     First,
     /// Another state.
     Other,
+    /// Another distance at the same cost: only accumulated IGP metrics that are sent change.
+    Distance,
 }
 
 impl NextHops {
@@ -120,7 +122,11 @@ impl NextHops {
         let former = kind.state.replace(state);
         let after = *kind;
         self.count(before, after);
-        if former.is_none() { News::First } else { News::Other }
+        match former {
+            None => News::First,
+            Some(former) if former.is_as_near(state) => News::Distance,
+            Some(_) => News::Other,
+        }
     }
 
     /// Stores the state that another shard had, for paths that are about to arrive. A state that
@@ -446,6 +452,9 @@ mod tests {
         assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::First);
         assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::Same);
         assert_eq!(hops.report(next_hop(false), FAR), News::Other);
+        let partial = NextHopState::Reachable { cost: 7, partial: true };
+        assert_eq!(hops.report(next_hop(false), partial), News::Distance);
+        assert_eq!(hops.report(next_hop(false), FAR), News::Distance);
         assert!(hops.all_reachable());
         hops.release::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), false)]);
