@@ -298,6 +298,7 @@ impl BgpBuilder {
             news: sessions.shard_news(),
             monitor: monitors.bmp.clone(),
             activity: activity.clone(),
+            clock,
         };
         let seed = HashSeed::random();
         let mut shard_ports = Vec::new();

@@ -28,6 +28,7 @@ use ribtide_rib::{
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -80,6 +81,8 @@ pub struct Outputs {
     pub monitor: Option<Tap>,
     /// The activity flags that workers read.
     pub activity: Activity,
+    /// The clock of the router, by whose seconds paths have an age.
+    pub clock: Clock,
 }
 
 impl Outputs {
@@ -143,6 +146,7 @@ impl ShardBuilder {
             news: Mailbox::new(outputs.news),
             monitor: outputs.monitor.map(Tap::with_mailbox),
             busy: outputs.activity.stage(),
+            clock: outputs.clock,
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             calls,
@@ -395,6 +399,7 @@ pub(super) struct ShardStage {
     /// The BMP monitor and its queue.
     monitor: Option<(Mailbox<MonitorIn>, Tap)>,
     busy: Busy,
+    clock: Clock,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
     calls: CallQueue<ShardStage>,
@@ -417,6 +422,7 @@ impl Stage for ShardStage {
         if !self.room() {
             return Turn::Held;
         }
+        self.shard.set_time(self.clock.seconds());
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
         if let Some(message) = self.feedback.try_recv() {
             self.shard.handle(message, &mut self.out);

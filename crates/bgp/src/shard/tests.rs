@@ -1,6 +1,7 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 mod add_path;
+mod age;
 mod aigp;
 mod long_lived;
 mod originated;

@@ -183,8 +183,14 @@ fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    };
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
@@ -212,8 +218,14 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 64);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    };
     let builder = ShardBuilder::new(0, 9, &rings, None);
     let (inbox, feedback) = (builder.inbox(), builder.feedback());
     let (_port, mut stage) =
