@@ -5,6 +5,8 @@
 const PAGE_MAX: usize = 2048;
 /// A page with fewer entries after a sort joins another.
 const PAGE_MIN: usize = PAGE_MAX / 8;
+/// The idle trim leaves unused at most this share of the entries.
+const UNUSED_SHARE: usize = 8;
 /// By how much a full page grows, so that a page has little unused memory.
 const GROWTH: usize = PAGE_MAX / 8;
 
@@ -125,26 +127,29 @@ impl<K: Copy + Ord, V> SortedMap<K, V> {
         self.pages.iter_mut().map(Page::sort).sum()
     }
 
-    /// Sorts all pages and returns unused memory.
+    /// Sorts all pages, and returns unused memory if that is more than a share of all. O(entries) then.
     pub fn shrink_to_fit(&mut self) {
-        let mut index = 0;
-        while let Some(page) = self.pages.get_mut(index) {
-            let len = page.sort();
-            // The turn before sorted the page before.
-            match index.checked_sub(1).and_then(|before| self.pages.get(before)) {
-                Some(before) if before.sorted + len <= PAGE_MAX / 2 => {
-                    self.join(index);
-                    index -= 1;
-                }
-                _ => index += 1,
+        let len = self.count();
+        let capacity: usize = self.pages.iter().map(|page| page.entries.capacity()).sum();
+        if capacity <= len + len / UNUSED_SHARE {
+            return;
+        }
+        // Pages of one size leave an allocator no gaps.
+        let mut entries = std::mem::take(&mut self.pages).into_iter().flat_map(|page| page.entries);
+        self.bounds = Vec::with_capacity(len.div_ceil(PAGE_MAX / 2).saturating_sub(1));
+        self.pages = Vec::with_capacity(len.div_ceil(PAGE_MAX / 2));
+        let mut left = len;
+        while let Some(first) = entries.next() {
+            if left < len {
+                self.bounds.push(first.0);
             }
+            let sorted = left.min(PAGE_MAX / 2);
+            let mut page = Vec::with_capacity(sorted);
+            page.push(first);
+            page.extend(entries.by_ref().take(sorted - 1));
+            self.pages.push(Page { entries: page, sorted });
+            left -= sorted;
         }
-        if self.bounds.is_empty() {
-            self.pages.retain(|page| page.sorted > 0);
-        }
-        self.pages.iter_mut().for_each(|page| page.entries.shrink_to_fit());
-        self.pages.shrink_to_fit();
-        self.bounds.shrink_to_fit();
     }
 }
 
@@ -274,6 +279,22 @@ mod tests {
         assert_eq!(map.from(1 << 31).next(), Some((1 << 31, &())));
         // It is the least key of its page, so the page before may have been looked at, too.
         assert!((before - 2..before).contains(&unsorted(&map)));
+    }
+
+    #[test]
+    fn shrink_to_fit_leaves_pages_of_one_size_and_full_ones_alone() {
+        let mut map = SortedMap::default();
+        (0..10_000_u32).for_each(|key| map.insert(key.wrapping_mul(2_654_435_761), key));
+        map.shrink_to_fit();
+        assert_sound(&map);
+        let capacities: Vec<_> = map.pages.iter().map(|page| page.entries.capacity()).collect();
+        assert!(capacities.iter().rev().skip(1).all(|capacity| *capacity == PAGE_MAX / 2));
+        assert_eq!(capacities.iter().sum::<usize>(), 10_000);
+        let before: Vec<_> = map.pages.iter().map(|page| page.entries.as_ptr()).collect();
+        map.insert(0, 7);
+        map.shrink_to_fit();
+        assert!(map.pages.iter().map(|page| page.entries.as_ptr()).skip(1).eq(before.into_iter().skip(1)));
+        assert_eq!((map.count(), map.from(0).next()), (10_000, Some((0, &7))));
     }
 
     #[test]
