@@ -259,7 +259,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     options.stall.check()?;
-    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let daemon = &Daemon::new(DAEMON, Db::Asic, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
     let context = options.context.read(DAEMON)?;
@@ -346,7 +346,8 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
             let log = || RoundLog::new(DAEMON, tally.clone());
             stage.reconcile = Some(ChipRounds::new(interval, log()));
             if start.persistence != Persistence::Off {
-                let reader = reconcile::asic_db::reader(start.daemon.connect(Db::Asic)?);
+                let (rows, others) = (start.daemon.connect(Db::Asic)?, start.daemon.connect(Db::Asic)?);
+                let reader = reconcile::asic_db::reader(rows, others);
                 reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
             }
         }
