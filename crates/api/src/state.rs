@@ -125,6 +125,8 @@ pub(crate) struct ApiState {
     pub(crate) failed_reads: Reads<VecDeque<(VrfId, FailedCursor)>>,
     /// Paged reads of BGP routes.
     pub(crate) route_reads: Reads<RouteRead>,
+    /// Paged reads of advertised routes.
+    pub(crate) advertised_reads: Reads<RouteRead>,
     /// Dumps of the table.
     pub(crate) mrt_reads: Reads<TableDump>,
 }
@@ -136,10 +138,11 @@ impl ApiState {
             router,
             reload,
             route_check: Mutex::default(),
-            fib_reads: Reads::default(),
-            failed_reads: Reads::default(),
-            route_reads: Reads::default(),
-            mrt_reads: Reads::default(),
+            fib_reads: Reads::new("fib"),
+            failed_reads: Reads::new("failed"),
+            route_reads: Reads::new("routes"),
+            advertised_reads: Reads::new("advertised"),
+            mrt_reads: Reads::new("mrt"),
         }
     }
 }

@@ -10,6 +10,7 @@ mod entries;
 mod fdb;
 mod order;
 mod packed;
+mod polls;
 mod queries;
 mod reconcile;
 mod store;
@@ -26,7 +27,8 @@ use crate::sai::{
 use order::creation_order;
 pub use order::{ORDER, place};
 pub use packed::PackedChanges;
-use queries::Polls;
+use polls::Polls;
+pub use polls::{CounterScript, PollChange, Polled};
 pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
 use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use std::collections::BTreeMap;
@@ -78,6 +80,8 @@ pub struct SyncdOut {
     pub rows: PackedChanges,
     /// To the log: what did not succeed, as sentences.
     pub events: Vec<String>,
+    /// To FLEX_COUNTER_DB: changes of the counters that are polled.
+    pub polls: Vec<PollChange>,
 }
 
 /// Whether the chip says that it has no such object.
@@ -377,13 +381,15 @@ impl<S: Sai> Syncd<S> {
         // The view may change every object.
         self.watched.clear();
         self.unapplied = false;
+        // Each orchagent sets what is polled in its view.
+        self.polls = Polls::default();
+        out.polls.push(PollChange::Reset);
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
             self.vid_of.clear();
             self.store = Store::default();
             self.own.clear();
             self.found.clear();
-            self.polls = Polls::default();
             self.view = None;
             out.rows.push(AsicChange::Wipe);
             return Status::Success;

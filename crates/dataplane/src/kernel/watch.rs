@@ -12,7 +12,7 @@ use super::repairs::{Difference, RepairCounters};
 use super::system::System;
 use super::vrf::Listed;
 use ribtide_config::KernelConfig;
-use ribtide_netlink::{Socket, overran};
+use ribtide_netlink::{ROUTER_IDS, Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::log::target;
@@ -384,8 +384,8 @@ impl Heard {
         match content {
             Content::NewRoute(route) => self.route(config, tables, route, true),
             Content::DelRoute(route) => self.route(config, tables, route, false),
-            Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
-            Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
+            Content::NewNextHop(object) => self.objects |= ROUTER_IDS.contain(object.id),
+            Content::DelNextHop(id) => self.objects |= ROUTER_IDS.contain(*id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 self.addresses.push(address.local);
             }

@@ -2,8 +2,11 @@
 
 use super::printer::{Failure, Printed, Printer};
 use super::{Output, query};
+use crate::text::{end_of_reader, is_reader_gone};
 use clap::Args;
 use ribtide_model::{LogEvent, LogPage, RunningConfiguration};
+use ribtide_runtime::log::{write_message, write_value};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The time between two requests for new events.
@@ -69,6 +72,9 @@ pub(crate) fn monitor(events: &Events, output: &Output) -> Result<(), String> {
         let mut last = page.last;
         loop {
             std::thread::sleep(POLL_INTERVAL);
+            if is_reader_gone() {
+                end_of_reader();
+            }
             let page: LogPage = to.client.get(&events.path(Some(last), Some(2000)))?;
             if page.last < last {
                 return Err(Failure::Reply("the router was started again; monitor it again".into()));
@@ -89,22 +95,18 @@ fn print(to: &mut Printer, events: &[LogEvent]) -> Printed {
 
 /// An event as the log has it.
 fn line(event: &LogEvent) -> String {
-    let mut out =
-        format!("{} {:>5} {}: {}", event.timestamp, event.level, event.target, event.message.escape_debug());
+    let mut out = format!("{} {:>5} {}: ", event.timestamp, event.level, event.target);
+    // A string takes all that is written.
+    let _ = write_message(&mut out, &event.message);
     for (key, value) in &event.fields {
-        out.push_str(&match value {
-            serde_json::Value::String(text) if !text.is_empty() && text.bytes().all(is_plain) => {
-                format!(" {key}={text}")
-            }
-            value => format!(" {key}={value}"),
-        });
+        let _ = write!(out, " {key}=");
+        let _ = match value {
+            serde_json::Value::String(text) => write_value(&mut out, text),
+            value => write!(out, "{value}"),
+        };
     }
     out.push('\n');
     out
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\')
 }
 
 #[cfg(test)]
@@ -123,13 +125,14 @@ mod tests {
             fields: BTreeMap::from([
                 ("neighbor".to_owned(), "192.0.2.1".into()),
                 ("asn".to_owned(), 65010.into()),
-                ("reason".to_owned(), "hold timer expired".into()),
+                ("reason".to_owned(), "hold timer \"expired\"\u{7}".into()),
+                ("text".to_owned(), "zurück".into()),
             ]),
         };
         assert_eq!(
             line(&event),
             "2026-11-25T23:27:56.123456Z  WARN bgp::session: the session is\\ndown asn=65010 neighbor=192.0.2.1 \
-             reason=\"hold timer expired\"\n"
+             reason=\"hold timer \\\"expired\\\"\\u{7}\" text=zurück\n"
         );
     }
 
