@@ -4,7 +4,6 @@
 //! buckets are the same everywhere: a query can sum them over queues and stages, and so along the path of a route.
 
 // Not those of `sync`: they order nothing, and would only make the models of loom larger.
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -81,17 +80,16 @@ impl Durations {
 /// than they sent: then a batch has no time, or that of the one sent at the same moment.
 #[derive(Debug)]
 pub(crate) struct SendTimes {
-    /// The number of the batch, plus one, and nanoseconds since `start`. Made for the first batch: most rings of a router
-    /// carry none, for what they are for is not configured.
-    slots: OnceLock<Box<[(AtomicU64, AtomicU64)]>>,
-    len: usize,
+    /// The number of the batch, plus one, and nanoseconds since `start`.
+    slots: Box<[(AtomicU64, AtomicU64)]>,
     start: std::time::Instant,
 }
 
 impl SendTimes {
     /// For a ring of at most `capacity` batches, and as many producers in `send`.
     pub(crate) fn new(capacity: usize) -> SendTimes {
-        SendTimes { slots: OnceLock::new(), len: 2 * capacity, start: std::time::Instant::now() }
+        let slots = (0..2 * capacity).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect();
+        SendTimes { slots, start: std::time::Instant::now() }
     }
 
     fn now(&self) -> u64 {
@@ -99,8 +97,7 @@ impl SendTimes {
     }
 
     fn slot(&self, batch: u64) -> &(AtomicU64, AtomicU64) {
-        let slots = self.slots.get_or_init(|| (0..self.len).map(|_| Default::default()).collect());
-        &slots[(batch % self.len as u64) as usize]
+        &self.slots[(batch % self.slots.len() as u64) as usize]
     }
 
     /// Batch number `batch`, from 0, was sent now.
@@ -113,7 +110,6 @@ impl SendTimes {
 
     /// How long the batch has waited, if its time is known.
     pub(crate) fn waited(&self, batch: u64) -> Option<Duration> {
-        self.slots.get()?;
         let (number, at) = self.slot(batch);
         let known = number.load(std::sync::atomic::Ordering::Acquire) == batch + 1;
         known.then(|| Duration::from_nanos(self.now().saturating_sub(at.load(Relaxed))))
@@ -140,7 +136,6 @@ mod tests {
     fn send_times_have_no_time_of_another_batch() {
         let times = SendTimes::new(2);
         assert_eq!(times.waited(0), None, "not yet written");
-        assert!(times.slots.get().is_none(), "a ring without batches has no slots");
         times.sent(0);
         assert!(times.waited(0).is_some());
         assert_eq!(times.waited(4), None, "the slot has batch 0");
