@@ -32,9 +32,7 @@ mod text;
 mod top;
 mod watch;
 
-#[cfg(feature = "router")]
-use clap::Args;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use exit::Exit;
 use ribtide_runtime::log::{self, LogSettings};
 use std::ffi::OsString;
@@ -266,7 +264,25 @@ fn command() -> Command {
     if ["fpmsyncd", "orchagent", "syncd"].contains(&called.as_str()) {
         args.insert(1, called.into());
     }
-    Cli::parse_from(args).command
+    daemon_command(&args).unwrap_or_else(|| Cli::parse_from(args).command)
+}
+
+/// The command of a daemon, read without the arguments of all other commands: these would take a twelfth of its code into
+/// memory, and some memory of its own. `None`: it is another command, or [`Cli`] has the message.
+fn daemon_command(args: &[OsString]) -> Option<Command> {
+    fn options<T: Args>(args: &[OsString]) -> Option<T> {
+        let command = T::augment_args(clap::Command::new("ribtide"));
+        T::from_arg_matches(&command.try_get_matches_from(args).ok()?).ok()
+    }
+    let args = args.get(1..)?;
+    match args.first()?.to_str()? {
+        #[cfg(feature = "router")]
+        "run" => options(args).map(Command::Run),
+        "fpmsyncd" => options(args).map(Command::Fpmsyncd),
+        "orchagent" => options(args).map(Command::Orchagent),
+        "syncd" => options(args).map(Command::Syncd),
+        _ => None,
+    }
 }
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
@@ -352,4 +368,48 @@ fn daemon(name: &str, ended: Result<(), ribtide_sonicd::Error>) -> Result<(), Fa
 
 fn sentence(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, daemon_command};
+    use clap::Parser;
+    use std::ffi::OsString;
+
+    fn args(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn daemon_command_reads_what_the_whole_command_line_reads() {
+        for line in [
+            #[cfg(feature = "router")]
+            "ribtide run",
+            #[cfg(feature = "router")]
+            "ribtide run -c /tmp/a.toml",
+            #[cfg(feature = "router")]
+            "ribtide run --config=/tmp/a.toml",
+            "ribtide fpmsyncd",
+            "ribtide orchagent",
+            "ribtide syncd",
+        ] {
+            let args = args(line);
+            let alone = daemon_command(&args).expect(line);
+            assert_eq!(format!("{alone:?}"), format!("{:?}", Cli::parse_from(args).command), "{line}");
+        }
+    }
+
+    #[test]
+    fn daemon_command_leaves_messages_and_other_commands_to_the_whole_command_line() {
+        for line in [
+            "ribtide",
+            "ribtide run --help",
+            "ribtide run --no",
+            "ribtide run run",
+            "ribtide show",
+            "ribtide syncd -h",
+        ] {
+            assert!(daemon_command(&args(line)).is_none(), "{line}");
+        }
+    }
 }

@@ -101,22 +101,17 @@ impl Received {
         routes.for_each(|route| kept.remove(route));
     }
 
-    /// The routes of a family from `first` on, in order.
-    fn from<N: SessionNlri>(&mut self, first: N) -> &[(N, AttrSet)] {
-        let all = N::kept(self).entries();
-        all.get(all.partition_point(|(route, _)| *route < first)..).unwrap_or_default()
-    }
-
-    /// The routes of a family after this one, in order; all for `None`.
-    fn after<N: SessionNlri>(&mut self, last: Option<N>) -> &[(N, AttrSet)] {
-        let all = N::kept(self).entries();
-        let first = last.map_or(0, |last| all.partition_point(|(route, _)| *route <= last));
-        all.get(first..).unwrap_or_default()
-    }
-
     /// The number of routes of a family.
     pub(super) fn len<F: BgpFamily>(&mut self) -> usize {
         self.prefixes::<F>().count() + self.paths::<F>().count()
+    }
+
+    /// Shrinks the maps to their contents. O(routes) after changes.
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_bgp_family!(F => {
+            self.prefixes::<F>().shrink_to_fit();
+            self.paths::<F>().shrink_to_fit();
+        });
     }
 
     /// The policy changed: all routes are evaluated again.
@@ -164,14 +159,15 @@ impl Received {
             }?;
             *budget = budget.checked_sub(1)?;
             let end = N::of(Prefix::host(at.last_addr())?, u32::MAX);
-            let left = match *last {
-                None => self.from(N::of(at, 0)),
-                Some(last) => self.after(Some(N::of(last.prefix, last.path_id))),
+            let kept = N::kept(self);
+            let next = match *last {
+                None => kept.from(N::of(at, 0)).next(),
+                Some(last) => kept.after(Some(N::of(last.prefix, last.path_id))).next(),
             };
-            match left.first().filter(|(route, _)| *route <= end) {
+            match next.filter(|(route, _)| *route <= end) {
                 Some((route, attrs)) => {
                     *last = Some(PathPrefix { prefix: route.prefix(), path_id: route.path_id() });
-                    return Some((*route, attrs.clone()));
+                    return Some((route, attrs.clone()));
                 }
                 None => (*index, *last) = (*index + 1, None),
             }
@@ -397,12 +393,13 @@ impl Ingest {
         let has_path_ids = peer.has_path_ids::<F>();
         let Some(received) = &mut peer.received else { return Vec::new() };
         if has_path_ids {
-            let kept = received.from(PathPrefix { prefix, path_id: 0 }).iter();
-            let kept = kept.take_while(|(route, _)| route.prefix == prefix).cloned().collect();
+            let kept = received.paths::<F>().from(PathPrefix { prefix, path_id: 0 });
+            let kept = kept.take_while(|(route, _)| route.prefix == prefix);
+            let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<PathPrefix<F>>(peer, kept)
         } else {
-            let kept =
-                received.from(prefix).iter().take_while(|(route, _)| *route == prefix).cloned().collect();
+            let kept = received.prefixes::<F>().from(prefix).take_while(|(route, _)| *route == prefix);
+            let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<Prefix<F>>(peer, kept)
         }
     }
@@ -505,12 +502,12 @@ impl IngestPeer {
         let has_path_ids = self.has_path_ids::<F>();
         let Some(received) = &mut self.received else { return };
         if has_path_ids {
-            let kept = received.after(after).iter().take(left);
+            let kept = received.paths::<F>().after(after).take(left);
             page.extend(
                 kept.map(|(route, attrs)| ((F::ID, route.prefix.any(), route.path_id), attrs.clone())),
             );
         } else {
-            let kept = received.after(after.map(|last| last.prefix)).iter().take(left);
+            let kept = received.prefixes::<F>().after(after.map(|last| last.prefix)).take(left);
             page.extend(kept.map(|(prefix, attrs)| ((F::ID, prefix.any(), 0), attrs.clone())));
         }
     }
