@@ -29,9 +29,7 @@ use crate::message::{
 };
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
-use crate::target::{
-    Assumed, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
-};
+use crate::target::{Assumed, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local};
 use crate::tracking::Tracking;
 use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
@@ -604,7 +602,9 @@ impl Resolver {
                 }
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
-                        return LookupResult::Resolution(Resolution::through(outcome, via, &candidate, group));
+                        return LookupResult::Resolution(Resolution::through(
+                            outcome, via, &candidate, group,
+                        ));
                     }
                     // The prefix itself forwards elsewhere, so the walk continues at the covering
                     // one.
