@@ -17,6 +17,7 @@ pub mod chip_state;
 pub mod config_db;
 mod config_watch;
 mod context_config;
+pub mod counters;
 mod direct_responses;
 pub mod events;
 pub mod explain;
@@ -25,6 +26,7 @@ mod fpm_server;
 pub mod fpmsyncd;
 pub mod health;
 mod ignored_options;
+mod kernel_chip;
 mod key_watch;
 mod links;
 mod orch_outputs;
@@ -226,6 +228,11 @@ impl PrivilegeOptions {
     /// devices (CAP_NET_ADMIN).
     fn reduce_for_packets(&self) -> Result<Kept, ribtide_privileges::Error> {
         self.keep(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, true)
+    }
+
+    /// The same, but for what changes of the kernel's routes and interfaces need (CAP_NET_ADMIN).
+    fn reduce_for_kernel(&self) -> Result<Kept, ribtide_privileges::Error> {
+        self.keep(CapabilitySet::NET_ADMIN, false)
     }
 
     fn keep(

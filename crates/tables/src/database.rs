@@ -98,7 +98,8 @@ impl Server {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Databases(Vec<Database>);
 
-const ALL: [Db; 6] = [Db::Appl, Db::Asic, Db::Counters, Db::Config, Db::State, Db::ApplState];
+const ALL: [Db; 7] =
+    [Db::Appl, Db::Asic, Db::Counters, Db::FlexCounter, Db::Config, Db::State, Db::ApplState];
 
 impl Databases {
     /// Reads `file`; without one, SONiC's default file. Without that too, the databases are on one
@@ -252,7 +253,14 @@ impl Databases {
         let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let mut databases = Vec::new();
         for db in ALL {
-            databases.push(place(&root, db.name(), db)?);
+            let has = root.get("DATABASES").and_then(|all| all.get(db.name())).is_some();
+            databases.push(match db {
+                // Only counters are in it, so a file without it is no reason to stop.
+                Db::FlexCounter if !has => {
+                    Database { db, id: db.id().into(), ..place(&root, Db::Counters.name(), db)? }
+                }
+                _ => place(&root, db.name(), db)?,
+            });
         }
         Ok(Databases(databases))
     }

@@ -210,11 +210,14 @@ pub(super) enum ReceivedState {
     Validity(Validity),
 }
 
+/// When a route has to have changed: not before the first and not after the second; always: `None`.
+type Changed = Option<(u32, u32)>;
+
 /// The conditions of a query about routes before import policy.
 pub(super) fn received(
     router: &RouterState,
     query: &ReceivedQuery,
-) -> Result<(KeptFilter, Option<ReceivedState>, Option<(u32, u32)>), Refusal> {
+) -> Result<(KeptFilter, Option<ReceivedState>, Changed), Refusal> {
     let ReceivedQuery { prefix, r#match, community, as_path, origin_as, next_hop, state, .. } = query;
     let filter = KeptFilter {
         prefixes: prefixes(prefix.as_deref(), *r#match)?,
@@ -237,7 +240,7 @@ pub(super) fn received(
 pub(super) fn advertised(
     router: &RouterState,
     query: &AdvertisedQuery,
-) -> Result<(AttributeFilter, Option<(u32, u32)>), Refusal> {
+) -> Result<(AttributeFilter, Changed), Refusal> {
     let AdvertisedQuery { community, as_path, origin_as, next_hop, .. } = query;
     let attributes = AttributeFields { community, as_path, origin_as, next_hop }.filter()?;
     Ok((attributes, changed(router, query.age_under.as_deref(), query.age_over.as_deref())?))
