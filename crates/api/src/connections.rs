@@ -6,19 +6,26 @@
 
 use super::access::Caller;
 use axum::Router;
+use axum::body::{Body, HttpBody};
 use axum::extract::ConnectInfo;
 use axum::http::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
 use axum::serve::Listener;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+/// The media type of a response that lasts.
+const EVENT_STREAM: &str = "text/event-stream";
 /// Connections of a listener at most.
 const CONNECTIONS_MAX: usize = 64;
 /// The part of the limit of open files that one listener may use.
@@ -71,8 +78,13 @@ async fn exchange<I>(
         let working = Working::new(connection.clone(), connections.clone());
         let response = service.call(request);
         async move {
-            let _working = working;
-            response.await
+            let response = response.await;
+            // A client that follows events waits for them: the request is under way until one side ends it.
+            let follows = |r: &Response| r.headers().get(CONTENT_TYPE).is_some_and(|t| t == EVENT_STREAM);
+            response.map(|response| match follows(&response) {
+                true => response.map(|body| Body::new(Held { body, _working: working })),
+                false => response,
+            })
         }
     });
     let served = http1::Builder::new()
@@ -172,6 +184,24 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.connections.remove(&self.connection);
+    }
+}
+
+/// A body whose request is under way until it is dropped.
+struct Held {
+    body: Body,
+    _working: Working,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
     }
 }
 

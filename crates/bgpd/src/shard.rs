@@ -8,6 +8,7 @@
 
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
+use super::best_changes::BestChangesSender;
 use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
 use super::stage::{Stage, Turn, pin};
 use super::workers::set_sink;
@@ -78,6 +79,8 @@ pub struct Outputs {
     pub news: Sender<ShardNews>,
     /// The BMP monitor.
     pub monitor: Option<Tap>,
+    /// Clients of the API that want changes of best paths.
+    pub events: BestChangesSender,
     /// The activity flags that workers read.
     pub activity: Activity,
 }
@@ -142,6 +145,7 @@ impl ShardBuilder {
             number: self.number,
             news: Mailbox::new(outputs.news),
             monitor: outputs.monitor.map(Tap::with_mailbox),
+            events: outputs.events,
             busy: outputs.activity.stage(),
             inbox: self.inbox.1,
             feedback: self.feedback.1,
@@ -362,6 +366,7 @@ pub(super) struct ShardStage {
     news: Mailbox<ShardNews>,
     /// The BMP monitor and its queue.
     monitor: Option<(Mailbox<MonitorIn>, Tap)>,
+    events: BestChangesSender,
     busy: Busy,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
@@ -529,6 +534,7 @@ impl ShardStage {
                     {
                         mailbox.post(MonitorIn::Best(batch.clone()));
                     }
+                    self.events.offer(&batch);
                     for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
                         // A worker that needs changes later requests the whole table first.
                         if !sink.wanted() {

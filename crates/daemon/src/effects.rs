@@ -6,6 +6,7 @@ use ribtide_config::{
     ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, OriginateConfig, ProcessConfig, Threads,
     VIRTUAL_ASIC,
 };
+use ribtide_model::SettingEffect;
 use std::collections::BTreeMap;
 
 /// What a reload does for a changed setting.
@@ -251,6 +252,16 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         _ => key("bgp", false),
     }
     SETTINGS.iter().filter(|setting| names.contains(&setting.name)).collect()
+}
+
+/// The same for the API.
+pub(crate) fn for_api(old: &Config, new: &Config) -> Vec<SettingEffect> {
+    let of = |setting: &&Setting| SettingEffect {
+        name: setting.name.into(),
+        resets: setting.effect.name().into(),
+        note: setting.note.into(),
+    };
+    changed(old, new).iter().map(of).collect()
 }
 
 fn of_fib(old: &FibConfig, new: &FibConfig, key: &mut impl FnMut(&'static str, bool)) {

@@ -1,12 +1,13 @@
 //! The client of the running router's API over its Unix socket.
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use ribtide_model::ApiError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -78,12 +79,50 @@ impl Client {
         Ok(bytes)
     }
 
+    /// `GET path`, whose response has no end: `take` gets its parts as they come, until it breaks off or the router does.
+    pub(crate) fn follow(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), String> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        runtime.block_on(async {
+            let response = self.request(Method::GET, path, Bytes::new()).await?;
+            let status = response.status();
+            let mut body = response.into_body();
+            if !status.is_success() {
+                let bytes = body.collect().await.map_err(|e| e.to_string())?.to_bytes();
+                let error: Result<ApiError, _> = serde_json::from_slice(&bytes);
+                return Err(error.map_or_else(|_| format!("the router replied {status}"), |e| e.error));
+            }
+            while let Some(frame) = body.frame().await {
+                let ended = |e| format!("the router closed the connection: {e}");
+                if let Ok(data) = frame.map_err(ended)?.into_data()
+                    && take(&data).is_break()
+                {
+                    return Ok(());
+                }
+            }
+            Err("the router closed the connection; begin again".into())
+        })
+    }
+
     async fn exchange(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<(hyper::StatusCode, Bytes), String> {
+        let response = self.request(method, path, body).await?;
+        let status = response.status();
+        let lost = |e| format!("the router at {} closed the connection: {e}", self.socket.display());
+        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        Ok((status, bytes))
+    }
+
+    /// The head of the response.
+    async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, String> {
         let at = self.socket.display();
         let stream = UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
@@ -102,9 +141,6 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(|e| e.to_string())?;
-        let response = sender.send_request(request).await.map_err(lost)?;
-        let status = response.status();
-        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
-        Ok((status, bytes))
+        sender.send_request(request).await.map_err(lost)
     }
 }

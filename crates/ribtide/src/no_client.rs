@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// A client that asks nothing.
@@ -21,6 +22,11 @@ impl Client {
 
     /// Refuses.
     pub(crate) fn get<T: DeserializeOwned>(&self, _path: &str) -> Result<T, String> {
+        Err(refusal())
+    }
+
+    /// Refuses.
+    pub(crate) fn follow(&self, _path: &str, _take: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), String> {
         Err(refusal())
     }
 

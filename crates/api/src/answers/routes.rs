@@ -109,6 +109,30 @@ impl Read {
         (v4, self.v6.drain(..left).collect())
     }
 
+    /// Adds prefixes, each once.
+    pub(super) fn add(&mut self, prefixes: impl Iterator<Item = AnyPrefix>) {
+        fn merge<F: BgpFamily>(all: &mut VecDeque<Prefix<F>>, more: Vec<Prefix<F>>) {
+            if !more.is_empty() {
+                let mut merged: Vec<Prefix<F>> = all.drain(..).chain(more).collect();
+                merged.sort_unstable();
+                merged.dedup();
+                *all = merged.into();
+            }
+        }
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        prefixes.for_each(|prefix| match prefix {
+            AnyPrefix::V4(prefix) => v4.push(prefix),
+            AnyPrefix::V6(prefix) => v6.push(prefix),
+        });
+        merge(&mut self.v4, v4);
+        merge(&mut self.v6, v6);
+    }
+
+    /// The number of prefixes that remain.
+    pub(super) fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
     /// Whether no prefix remains.
     pub(super) fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()

@@ -30,6 +30,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod what_if;
 
 pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, Removed, ShardOut, ToEgress};
@@ -37,6 +38,7 @@ pub use filter::{PathFilter, PathState};
 pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
+pub use what_if::{PathOverride, WhatIf};
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
 
 use crate::attr::AttrSet;

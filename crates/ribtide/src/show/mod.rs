@@ -33,7 +33,8 @@ use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
     pipeline as sonic_pipeline,
 };
-pub(crate) use running::{Events, monitor};
+pub(crate) use running::{Followed, monitor};
+use running::Events;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
