@@ -424,7 +424,9 @@ fn format_of_a_changed_file_is_noticed() {
 fn words_of_pages_styles_scripts_and_rules_are_noticed() {
     let tree = copy("words_of_pages", &[]);
     write(&tree, "xtask/ratchet.txt", "# A comment.\n");
-    for file in ["page/index.html", "page/page.css", "page/page.js", "contrib/rules.yml", "contrib/rules.yaml"] {
+    for file in
+        ["page/index.html", "page/page.css", "page/page.js", "contrib/rules.yml", "contrib/rules.yaml"]
+    {
         let path = write(&tree, file, "/* read anew */\n");
         assert_fault(&words::check(&tree), &["anew: 1 where xtask/ratchet.txt has 0", &format!("{file}:1")]);
         std::fs::remove_file(path).unwrap();

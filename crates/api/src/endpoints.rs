@@ -2,12 +2,13 @@
 
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
-use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery, LogQuery, Named, NeighborQuery,
-    NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
-    RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
-};
 use super::events::{self, Streams};
+use super::request::{
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery,
+    LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery,
+    ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery,
+    limit,
+};
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
 use axum::extract::{ConnectInfo, FromRequest, Request, State};
@@ -17,8 +18,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{
-    AddRoutes, AsicAddresses, AsicFaults, CheckReload, Clear, FibPrefixes, LogEvent, LostEvents, ReceivedPage, Resize, RouteEvent, SetAsic, SetNextHopCache,
-    SetSuppression, WithdrawRoutes,
+    AddRoutes, AsicAddresses, AsicFaults, CheckReload, Clear, FibPrefixes, LogEvent, LostEvents,
+    ReceivedPage, Resize, RouteEvent, SetAsic, SetNextHopCache, SetSuppression, WithdrawRoutes,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;

@@ -20,6 +20,7 @@ mod page;
 mod request;
 pub mod route_check;
 mod state;
+mod tls;
 
 pub use answers::resized;
 pub use listener::{Api, ApiServer, ListenError};

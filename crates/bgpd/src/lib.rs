@@ -39,8 +39,8 @@ mod stage;
 mod tests;
 mod workers;
 
-pub use cpus_change::check_cpus;
 use best_changes::BestChanges;
+pub use cpus_change::check_cpus;
 use egress::WorkerBuilder;
 use monitor::Taps;
 pub use monitors_change::NotChanged;

@@ -6,9 +6,9 @@
 //!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
+use super::best_changes::BestChangesSender;
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
-use super::best_changes::BestChangesSender;
 use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
 use super::stage::{Stage, Turn, pin};
 use super::workers::set_sink;

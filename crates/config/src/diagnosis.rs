@@ -273,9 +273,7 @@ fn secret_lines(text: &str) -> Vec<bool> {
 /// What follows the end of a secret in a line; an error is the end that is left.
 fn after_end(line: &str, end: SecretEnd) -> Result<&str, SecretEnd> {
     match end {
-        SecretEnd::Quote(quote) => {
-            line.find(quote).and_then(|at| line.get(at + quote.len()..)).ok_or(end)
-        }
+        SecretEnd::Quote(quote) => line.find(quote).and_then(|at| line.get(at + quote.len()..)).ok_or(end),
         SecretEnd::Brackets(depth) => brackets(line, depth).map_err(SecretEnd::Brackets),
     }
 }

@@ -149,13 +149,12 @@ mod tests {
     #[test]
     fn a_changed_secret_is_named_and_not_shown() {
         let of = |key: &str| {
-            format!("[g]\npassword = \"{key}\"\ntcp-ao = {{ keys = [{{ secret = '{key}', send-id = 1 }}] }}\n")
+            format!(
+                "[g]\npassword = \"{key}\"\ntcp-ao = {{ keys = [{{ secret = '{key}', send-id = 1 }}] }}\n"
+            )
         };
         let rows = rows(&of("hunter2"), &of("hunter3"));
-        assert_eq!(
-            rows,
-            ["g.password: ******** > ********", "g.tcp-ao.keys[1].secret: ******** > ********"]
-        );
+        assert_eq!(rows, ["g.password: ******** > ********", "g.tcp-ao.keys[1].secret: ******** > ********"]);
         assert_eq!(self::rows(&of("hunter2"), &of("hunter2")), [""; 0]);
     }
 
@@ -167,9 +166,7 @@ mod tests {
         };
         assert_eq!(
             rows(&list(0..50), &list(1..52)),
-            [
-                "p: 50 entries, with \"10.0.0.0/16\" > 51 entries, with \"10.50.0.0/16\", \"10.51.0.0/16\""
-            ]
+            ["p: 50 entries, with \"10.0.0.0/16\" > 51 entries, with \"10.50.0.0/16\", \"10.51.0.0/16\""]
         );
     }
 }

@@ -43,6 +43,7 @@ mod shown;
 mod statics;
 mod tcp_ao;
 mod threads;
+mod tls;
 mod vrf;
 
 pub use add_path::AddPathConfig;
@@ -74,6 +75,7 @@ pub use shown::{SECRET_KEYS, ShownConfig, without_secrets};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
+pub use tls::TlsConfig;
 pub use vrf::{VrfConfig, VrfSetup};
 
 use std::fs::File;

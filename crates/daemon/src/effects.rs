@@ -159,6 +159,10 @@ pub const SETTINGS: &[Setting] = &[
         "changes over TCP take the new token, or are refused where there is none any more",
     ),
     live(
+        "api.tls-certificate, api.tls-key, api.tls-client-ca",
+        "the next connections get the new certificate; where TLS comes or goes, the listener is bound again",
+    ),
+    live(
         "bfd.listen",
         "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last",
     ),
@@ -209,13 +213,14 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         (None, None) => {}
         _ => key("fib", false),
     }
-    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts, token_file, token } = api;
+    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts, token_file, token, tls } = api;
     key("api.socket", *socket == old.api.socket);
     key("api.socket-mode", *socket_mode == old.api.socket_mode);
     key("api.socket-group", *socket_group == old.api.socket_group);
     key("api.http", *http == old.api.http);
     key("api.http-hosts", *http_hosts == old.api.http_hosts);
     key("api.token-file", *token_file == old.api.token_file && *token == old.api.token);
+    key("api.tls-certificate, api.tls-key, api.tls-client-ca", *tls == old.api.tls);
     let ProcessConfig { user, seccomp } = process;
     key("process.user", *user == old.process.user);
     key("process.seccomp", *seccomp == old.process.seccomp);

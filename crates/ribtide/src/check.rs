@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     // The router has another working directory.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let client = Client::new(&options.output.socket);
+    let client = Client::of(&options.output)?;
     let request = CheckReload { text: Some(text), file: Some(file), examples: Some(options.examples.into()) };
     let mut check: ReloadCheck = client.post("/v1/reload/check", &request)?;
     let began = Instant::now();
@@ -142,7 +142,8 @@ fn in_words(difference: &Difference) -> String {
         vec![n.neighbor.clone(), n.group.clone(), session.into(), n.change.clone(), why(n)]
     }));
     let received = routes.iter().filter_map(|n| Some((n, n.received.as_ref()?)));
-    let header = ["Received from", ">Evaluated", ">Accepted then", ">Refused then", ">Changed", "Evaluated from"];
+    let header =
+        ["Received from", ">Evaluated", ">Accepted then", ">Refused then", ">Changed", "Evaluated from"];
     section(table(&header, &received.clone().collect::<Vec<_>>(), |(n, r)| {
         let numbers = [r.routes, r.accepted, r.refused, r.changed].map(number);
         [vec![n.neighbor.clone()], numbers.to_vec(), vec![basis(r.basis).into()]].concat()

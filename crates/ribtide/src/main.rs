@@ -22,6 +22,8 @@ mod flush;
 mod manual;
 #[cfg(feature = "router")]
 mod policy;
+#[cfg(feature = "router")]
+mod remote;
 mod route;
 mod route_check;
 #[cfg(feature = "router")]

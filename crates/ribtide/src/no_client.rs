@@ -1,5 +1,6 @@
 //! In place of the client, where ribtide is built for SONiC's daemons alone: no router can be asked.
 
+use crate::show::Output;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::ControlFlow;
@@ -15,6 +16,11 @@ impl Client {
         Client
     }
 
+    /// No client of any router.
+    pub(crate) fn of(_output: &Output) -> Result<Client, String> {
+        Ok(Client)
+    }
+
     /// Whether a router listens there: none that can be asked.
     pub(crate) fn is_there(&self) -> bool {
         false
@@ -26,7 +32,11 @@ impl Client {
     }
 
     /// Refuses.
-    pub(crate) fn follow(&self, _path: &str, _take: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), String> {
+    pub(crate) fn follow(
+        &self,
+        _path: &str,
+        _take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), String> {
         Err(refusal())
     }
 

@@ -31,7 +31,8 @@ pub(crate) fn reload_check(api: &ApiState, check: CheckReload) -> Result<ReloadC
             (config::load_text(&text, &file).map_err(invalid)?, file)
         }
         (None, Some(_)) => {
-            let why = "text is absent; send the text of the file, or neither text nor file for that of the router";
+            let why =
+                "text is absent; send the text of the file, or neither text nor file for that of the router";
             return Err(Refusal::Bad(why.into()));
         }
         (None, None) => {
@@ -216,7 +217,8 @@ fn not_evaluated(
         }
     }
     if old.statics != new.statics || old.vrfs != new.vrfs {
-        sentences.push("static routes and VRFs: their routes, and next hops that resolve through them".into());
+        sentences
+            .push("static routes and VRFs: their routes, and next hops that resolve through them".into());
     }
     for neighbor in &prediction.neighbors {
         let name = zones.named(neighbor.address);
@@ -225,7 +227,8 @@ fn not_evaluated(
                 sentences.push(format!("{name}: its routes, since it has no session yet"));
             }
             (NeighborChange::Reset, Some(_)) => {
-                sentences.push(format!("{name}: what its new session negotiates otherwise than the present one"));
+                sentences
+                    .push(format!("{name}: what its new session negotiates otherwise than the present one"));
             }
             _ => {}
         }

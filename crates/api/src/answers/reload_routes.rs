@@ -125,7 +125,8 @@ impl RouteTrial {
                     }
                     _ => None,
                 };
-                total += kept.map_or(0, |lens| AfiSafi::ALL.into_iter().map(|family| lens[family] as u64).sum());
+                total +=
+                    kept.map_or(0, |lens| AfiSafi::ALL.into_iter().map(|family| lens[family] as u64).sum());
                 // Routes with GRACEFUL_SHUTDOWN (RFC 8326) aside, which any policy treats alike.
                 let is_plain = session.import.import.constant_for(&[]) == Some(PolicyResult::Accept);
                 let basis = match kept.is_some() {
@@ -151,8 +152,9 @@ impl RouteTrial {
             }
             members.push(member);
         }
-        let changes =
-            other_options || members.iter().any(|m| m.import.is_some()) || groups.iter().any(TrialGroup::differs);
+        let changes = other_options
+            || members.iter().any(|m| m.import.is_some())
+            || groups.iter().any(TrialGroup::differs);
         if !changes {
             return Ok(None);
         }
@@ -210,8 +212,7 @@ impl RouteTrial {
     /// The routes of each neighbour that change.
     pub(super) fn result(self) -> Vec<NeighborRoutes> {
         let of = |member: Member| {
-            let advertised =
-                Some(member.advertised).filter(|a| a.appear + a.vanish + a.changed > 0);
+            let advertised = Some(member.advertised).filter(|a| a.appear + a.vanish + a.changed > 0);
             let received = member.received;
             (received.is_some() || advertised.is_some()).then_some(NeighborRoutes {
                 neighbor: member.neighbor,
@@ -264,7 +265,10 @@ impl RouteTrial {
             // The shard's own mark of the distance to the next hop is no attribute.
             false => Some(attrs.distance().map_or_else(|| attrs.clone(), |_| attrs.with_distance(None))),
         };
-        let then = import.after.as_ref().and_then(|peer| after.trial(peer, prefix, now_or(&now, attrs, as_received)));
+        let then = import
+            .after
+            .as_ref()
+            .and_then(|peer| after.trial(peer, prefix, now_or(&now, attrs, as_received)));
         if let Some(received) = &mut member.received {
             received.routes += 1;
             let (count, names) = match (&now, &then) {
@@ -348,7 +352,11 @@ impl RouteTrial {
     }
 
     /// Evaluates the accepted routes of these prefixes, of members whose routes are not kept.
-    fn accepted<F: BgpFamily>(&mut self, router: &RouterState, prefixes: &[Prefix<F>]) -> Result<(), Refusal> {
+    fn accepted<F: BgpFamily>(
+        &mut self,
+        router: &RouterState,
+        prefixes: &[Prefix<F>],
+    ) -> Result<(), Refusal> {
         let unkept = |member: &&Member| member.import.is_some() && !member.is_kept();
         let wanted: BTreeMap<PeerId, usize> = (self.members.iter().enumerate())
             .filter(|(_, member)| unkept(member))

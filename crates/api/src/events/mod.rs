@@ -121,7 +121,12 @@ pub(crate) fn subscribe(state: &Arc<ApiState>) -> Client {
     kept.clients += 1;
     kept.idle_since = None;
     if !kept.is_running {
-        *kept = Kept { recording: kept.recording + 1, clients: kept.clients, is_running: true, ..Kept::default() };
+        *kept = Kept {
+            recording: kept.recording + 1,
+            clients: kept.clients,
+            is_running: true,
+            ..Kept::default()
+        };
         let of_thread = state.clone();
         if let Err(error) = thread::spawn("api-events", Ends::WithOwner, move || record(&of_thread)) {
             kept.is_running = false;

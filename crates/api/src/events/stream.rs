@@ -121,9 +121,8 @@ impl Filter {
             let parsed: Result<ribtide_prefix::AnyPrefix, _> = text.parse();
             parsed.map_err(|e| Refusal::Bad(format!("prefix: {e}")))?;
         }
-        let bad = |name: &str, text: &str, what: &str| {
-            Refusal::Bad(format!("{name}: \"{text}\" is no {what}"))
-        };
+        let bad =
+            |name: &str, text: &str, what: &str| Refusal::Bad(format!("{name}: \"{text}\" is no {what}"));
         let address = |text: &String| {
             let address = text.split('%').next().unwrap_or(text).parse();
             address.map_err(|_| bad("neighbor", text, "address; write one such as 192.0.2.1"))
@@ -210,7 +209,8 @@ pub(crate) fn response(
 ) -> Result<Response, Refusal> {
     let filter = Filter::new(query)?;
     let last = last.or(query.last_event_id.as_deref()).filter(|id| !id.is_empty());
-    let bad = || Refusal::Bad("Last-Event-ID is no id of this API; send that of the last event, or none".into());
+    let bad =
+        || Refusal::Bad("Last-Event-ID is no id of this API; send that of the last event, or none".into());
     let last = last.map(|id| Position::parse(id).ok_or_else(bad)).transpose()?;
     let place = streams.take()?;
     let client = filter.wants_routes().then(|| subscribe(&state));
@@ -375,7 +375,9 @@ mod tests {
         let kinds = Kinds::parse(Some("route,session")).unwrap();
         assert!(kinds.has("route") && kinds.has("session") && !kinds.has("log") && !kinds.has("repair"));
         assert!(!Kinds::parse(None).unwrap().has("log") && Kinds::parse(None).unwrap().has("route"));
-        assert!(matches!(Kinds::parse(Some("routes")), Err(Refusal::Bad(why)) if why.contains("session,repair")));
+        assert!(
+            matches!(Kinds::parse(Some("routes")), Err(Refusal::Bad(why)) if why.contains("session,repair"))
+        );
     }
 
     #[test]

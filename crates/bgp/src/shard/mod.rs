@@ -38,8 +38,8 @@ pub use filter::{PathFilter, PathState};
 pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
-pub use what_if::{PathOverride, WhatIf};
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use what_if::{PathOverride, WhatIf};
 
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};

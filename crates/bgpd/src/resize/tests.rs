@@ -49,8 +49,14 @@ fn prefixes() -> Vec<Prefix<V4>> {
 fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_paths() {
     let (rings, stop, seed) = (Rings::default(), Stop::default(), HashSeed::random());
     let (news, _news) = rings.bounded("news", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: None, news, monitor: None, events: crate::best_changes::queue(&rings).0, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: None,
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+    };
     let shards: Vec<ShardPort> = (0..2)
         .map(|index| {
             let builder = ShardBuilder::new(index, index.into(), &rings, None);

@@ -119,7 +119,14 @@ impl Sessions {
                         _ => NeighborChange::None,
                     };
                     let group = settings.group;
-                    NeighborPrediction { address: peer.address, group, change, settings: changed, why, session }
+                    NeighborPrediction {
+                        address: peer.address,
+                        group,
+                        change,
+                        settings: changed,
+                        why,
+                        session,
+                    }
                 }
             };
             neighbors.push(prediction);

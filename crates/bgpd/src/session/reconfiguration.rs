@@ -355,7 +355,15 @@ impl Sessions {
             takes = Difference::Session;
             why = Some("the peer has no route refresh (RFC 2918), and its routes are not kept");
         }
-        Some(Renewal { renamed: description != peer.description, configured, settings, changed, takes, why, kept })
+        Some(Renewal {
+            renamed: description != peer.description,
+            configured,
+            settings,
+            changed,
+            takes,
+            why,
+            kept,
+        })
     }
 
     /// Applies the configuration to an existing neighbour. `resets`: why peers of this kind take a new session anyway.

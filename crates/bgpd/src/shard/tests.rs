@@ -179,8 +179,14 @@ fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, events: crate::best_changes::queue(&rings).0, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+    };
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
@@ -208,8 +214,14 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 64);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, events: crate::best_changes::queue(&rings).0, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+    };
     let builder = ShardBuilder::new(0, 9, &rings, None);
     let (inbox, feedback) = (builder.inbox(), builder.feedback());
     let (_port, mut stage) =

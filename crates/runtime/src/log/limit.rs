@@ -3,7 +3,7 @@
 //! A cause is a target, a level, a sentence and the neighbour that it is about. One that repeats has [`LINES_MAX`] lines in
 //! each [`PERIOD`]; further ones are left out of lines and of kept events, and counted. At the end of the period, or of the
 //! process, one line has their number: so nothing is lost without its count. Another cause is not concerned, however loud
-//! one is. Requests that change the router have a line each: they are the record of who changed what.
+//! one is. Requests that change the router have a line each: their log is a record of changes and callers.
 
 use super::target;
 use std::collections::HashMap;
@@ -142,12 +142,7 @@ mod tests {
     use super::*;
 
     fn cause(message: &str, neighbor: &str) -> Cause {
-        Cause {
-            target: target::BGP,
-            level: Level::ERROR,
-            message: message.into(),
-            neighbor: neighbor.into(),
-        }
+        Cause { target: target::BGP, level: Level::ERROR, message: message.into(), neighbor: neighbor.into() }
     }
 
     #[test]
@@ -160,7 +155,10 @@ mod tests {
         assert!(!limit.admits(cause("down", "192.0.2.1"), now + PERIOD));
         let settings = LogSettings::default();
         let report = capture(&settings, || limit.report(Some(now + PERIOD)));
-        assert!(report.contains("ERROR log: repeated 981 times: down") && report.lines().count() == 1, "{report}");
+        assert!(
+            report.contains("ERROR log: repeated 981 times: down") && report.lines().count() == 1,
+            "{report}"
+        );
         assert!(report.contains("neighbor=192.0.2.1") && report.contains("of=bgp"), "{report}");
         assert!(limit.admits(cause("down", "192.0.2.1"), now + PERIOD));
         assert_eq!(capture(&settings, || limit.report(None)), "");

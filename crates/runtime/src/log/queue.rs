@@ -119,7 +119,8 @@ mod tests {
         let dropped = queue.dropped.clone();
         drop(queue);
         let mut written = Vec::new();
-        let report = capture(&LogSettings::default(), || write(&items, &dropped, &Limit::default(), &mut written));
+        let report =
+            capture(&LogSettings::default(), || write(&items, &dropped, &Limit::default(), &mut written));
         assert_eq!(String::from_utf8(written).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
         assert!(
             report.contains(" WARN log: lines were dropped") && report.ends_with(" dropped=96\n"),
