@@ -325,3 +325,38 @@ def test_in_one_process(host):
         sender.send(update(SINGLE, [65010], f"10.0.0.{5 + turn % 9}"))
     assert sample in router.call("GET", "/metrics")
     router.assert_agrees()
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_asic_db_that_another_program_empties_is_written_again(host, combination):
+    """With the maps of object ids, and all else that a restarted syncd needs."""
+    sonic = start(host, combination)
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    wait_for("the chip has all", lambda: all(sonic.query_all([f"route {prefix}" for prefix in SINGLE])), 60, alive=sonic.alive())
+    wait_for("ASIC_DB has all", lambda: len(sonic.chip().routes()) >= len(SINGLE) and not sonic.in_flight(), 60, alive=sonic.alive())
+
+    def objects():
+        # A row that once had no attributes keeps its filler.
+        found = rows(sonic.asic, "ASIC_STATE:*")
+        return {key: {name: value for name, value in row.items() if name != "NULL"} for key, row in found.items()}
+
+    def seen():
+        # orchagent's numbers go on where the ids of present objects end.
+        return {name: sonic.asic.hgetall(name) for name in ("VIDTORID", "RIDTOVID", "HIDDEN", "COLDVIDS")} | {
+            "rows": objects(), "markers": sorted(sonic.asic.keys("RIBTIDE_*"))}
+    before = seen()
+    sonic.asic.flushdb()
+
+    def as_before():
+        now = seen()
+        changed = [(name, {key: (before[name].get(key), now[name].get(key)) for key in before[name].keys() | now[name].keys()
+                           if before[name].get(key) != now[name].get(key)}) for name in before if name != "markers" and before[name] != now[name]]
+        assert changed == []
+        assert now["markers"] == before["markers"]
+    settled(as_before, 60)
+    # New objects get numbers of their own.
+    for n in range(20):
+        client.send(fpm.route(fpm.NEWROUTE, f"22.0.{n}.0/24", GATEWAYS[n % 4], ifindex(host, "Ethernet0")))
+    wait_for("the chip has the new routes", lambda: all(sonic.query_all([f"route 22.0.{n}.0/24" for n in range(20)])), 60, alive=sonic.alive())
+    agrees(sonic)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::{
-    Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
+    Tree, book, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
     threads, untested, words,
 };
 
@@ -410,6 +410,24 @@ fn docs_path_that_is_not_there_is_noticed_however_it_is_written() {
         let faults = docs::check(&tree);
         assert!(faults.len() == 1 && faults[0].contains(fault), "{text}: {faults:?}");
     }
+}
+
+#[test]
+fn book_page_that_the_summary_lacks_or_names_twice_is_noticed() {
+    let tree = copy("book", &["docs"]);
+    assert_eq!(book::check(&tree), [""; 0]);
+    write(&tree, "docs/lost.md", "# Lost\n");
+    write(&tree, "docs/adr/9999-lost.md", "# 9999. Lost\n");
+    write(&tree, "docs/deployments/lost.md", "# Lost\n");
+    append(&tree, "docs/SUMMARY.md", "- [Again](tasks.md)\n");
+    let faults = book::check(&tree);
+    assert_fault(&faults, &["docs/lost.md: docs/SUMMARY.md does not name it"]);
+    assert_fault(&faults, &["docs/adr/9999-lost.md"]);
+    assert_fault(&faults, &["docs/deployments/lost.md"]);
+    assert_fault(&faults, &["docs/tasks.md: docs/SUMMARY.md names it 2 times"]);
+    assert_eq!(faults.len(), 4, "{faults:?}");
+    append(&tree, "docs/adr/README.md", "[9999](9999-lost.md)\n");
+    assert_eq!(book::check(&tree).len(), 3, "the folder's README.md names it");
 }
 
 #[test]

@@ -224,8 +224,13 @@ mod tests {
 
     /// Runs `body` on a thread of its own under the filter: the other tests go on without it.
     fn filtered(mode: Seccomp, body: impl FnOnce() + Send + 'static) {
+        filtered_with(mode, false, body);
+    }
+
+    /// The same, with or without packet sockets.
+    fn filtered_with(mode: Seccomp, packet_sockets: bool, body: impl FnOnce() + Send + 'static) {
         let run = move || {
-            for program in mode.programs(false).unwrap() {
+            for program in mode.programs(packet_sockets).unwrap() {
                 seccompiler::apply_filter(&program).unwrap();
             }
             body();
@@ -263,6 +268,19 @@ mod tests {
             client.join().unwrap();
             datagram_socket(libc::AF_NETLINK).unwrap();
             assert!(std::fs::read_to_string("/proc/thread-self/status").unwrap().contains("Seccomp:\t2"));
+        });
+    }
+
+    #[test]
+    fn packet_sockets_are_the_only_further_family() {
+        filtered_with(Seccomp::Deny, true, || {
+            // Without CAP_NET_RAW the kernel denies the socket itself.
+            let raw = rustix::thread::capabilities(None).unwrap().effective;
+            let expected =
+                if raw.contains(rustix::thread::CapabilitySet::NET_RAW) { Ok(()) } else { Err(Errno::EPERM) };
+            assert_eq!(datagram_socket(libc::AF_PACKET), expected);
+            assert_eq!(datagram_socket(libc::AF_ALG), Err(Errno::EPERM));
+            assert_eq!(datagram_socket(libc::AF_VSOCK), Err(Errno::EPERM));
         });
     }
 

@@ -346,7 +346,8 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
             let log = || RoundLog::new(DAEMON, tally.clone());
             stage.reconcile = Some(ChipRounds::new(interval, log()));
             if start.persistence != Persistence::Off {
-                let reader = reconcile::asic_db::reader(start.daemon.connect(Db::Asic)?);
+                let (rows, others) = (start.daemon.connect(Db::Asic)?, start.daemon.connect(Db::Asic)?);
+                let reader = reconcile::asic_db::reader(rows, others);
                 reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
             }
         }

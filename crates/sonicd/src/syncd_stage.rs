@@ -62,6 +62,9 @@ pub trait OrchLink: Send {
         Ok(false)
     }
 
+    /// Another program emptied the database: [`Link::wants_all_rows`] is true from now on.
+    fn rows_are_gone(&self) {}
+
     /// Whether rows would be taken without a wait. Otherwise the database is as far behind as it may
     /// be, and no request is taken.
     fn has_room(&self) -> bool {
@@ -281,6 +284,11 @@ impl<C: SyncdChip> SyncdStage<C> {
         let mut out = SyncdOut::default();
         C::reconcile(rounds, &mut self.syncd, now, &mut out);
         self.write_rows(out)
+    }
+
+    /// Another program emptied ASIC_DB: all of it is written again.
+    pub fn rows_are_gone(&self) {
+        self.link.rows_are_gone();
     }
 
     /// Writes rows behind those of the requests at the chip.

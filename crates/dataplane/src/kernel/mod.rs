@@ -33,7 +33,9 @@ mod tests;
 use super::InterfaceNews;
 use super::RibChannel;
 pub use flush::Scope;
-pub use installed::{Forwarding, Installed, Walk, installed, installed_families, next_hop_objects};
+pub use installed::{
+    Forwarding, Installed, Walk, installed, installed_families, next_hop_objects, routes_of_others,
+};
 pub use links::InterfaceWatch;
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
@@ -91,7 +93,11 @@ enum Note {
     /// Another program changed next-hop objects that may belong to ribtide.
     NextHops,
     /// Another program wrote or deleted routes in tables of ribtide.
-    Routes(Vec<Touched>),
+    Routes {
+        touched: Vec<Touched>,
+        /// The watcher counts these tokens: without any, the writer has handled all such notes.
+        _unhandled: Arc<()>,
+    },
     /// The list of VRFs changed.
     Vrfs,
 }
@@ -135,6 +141,7 @@ impl Stages {
             config.clone(),
             listed.clone(),
             writing_port.clone(),
+            handle.repairs.clone(),
             notes.clone(),
             channel.rib.feedback.clone(),
             channel.stop.clone(),

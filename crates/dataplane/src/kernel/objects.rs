@@ -16,15 +16,19 @@
 
 use ribtide_netlink::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
     Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
 };
 use std::io;
 
-/// The range of ids that ribtide assigns. Other programs count from 1, so the ids are distinct.
-const IDS: std::ops::Range<u32> = 0x2000_0000..0x4000_0000;
+/// The range of ids of ribtide's objects. Those of earlier versions begin at its start, those of
+/// this one at `FIRST_ID`.
+const IDS: std::ops::Range<u32> = 0x2000_0000..0x8000_0000;
+/// The first id that ribtide assigns. Other programs count from 1, and FRR's EVPN multihoming from
+/// `1 << 28` and `2 << 28`.
+const FIRST_ID: u32 = 0x6000_0000;
 
 /// Whether ribtide may have created the object of this id.
 pub(super) fn may_be_ours(id: u32) -> bool {
@@ -67,6 +71,8 @@ struct Single {
     users: u32,
     /// Whether the kernel is assumed to have it.
     live: bool,
+    /// Whether the kernel has it with other content, because another program changed it.
+    changed: bool,
     refusal: Option<Refusal>,
 }
 
@@ -136,7 +142,7 @@ pub(super) struct Objects {
 
 impl Objects {
     pub(super) fn new(protocol: u8) -> Self {
-        Objects { protocol, next_id: IDS.start, ..Objects::default() }
+        Objects { protocol, next_id: FIRST_ID, ..Objects::default() }
     }
 
     /// The kernel id of a group of the RIB, if the kernel has it.
@@ -237,7 +243,7 @@ impl Objects {
             Some(id) => (self.adopt(id), true),
             None => (self.new_id(), false),
         };
-        self.singles.insert(way, Single { id, users: 1, live, refusal: None });
+        self.singles.insert(way, Single { id, users: 1, live, changed: false, refusal: None });
     }
 
     fn release(&mut self, want: Vec<(SingleContent, u16)>) {
@@ -309,9 +315,12 @@ impl Objects {
         id
     }
 
+    /// An id that no object had at the last dump.
     fn new_id(&mut self) -> u32 {
-        if let Some(id) = self.free.pop() {
-            return id;
+        while let Some(id) = self.free.pop() {
+            if !self.found.taken.contains(&id) {
+                return id;
+            }
         }
         while self.found.taken.contains(&self.next_id) {
             self.next_id += 1;
@@ -344,20 +353,41 @@ impl Objects {
                 dump.singles.insert(object.id, SingleContent::of(&object.forward));
             }
         })?;
+        let mut moved: Vec<SingleContent> = Vec::new();
         for (way, single) in &mut self.singles {
             // One of other content is no leftover: its id is in use.
-            single.live = dump.singles.remove(&single.id) == Some(Some(*way));
+            let there = dump.singles.remove(&single.id);
+            single.live = there == Some(Some(*way));
+            single.changed = there.is_some() && !single.live;
+            moved.extend((there.is_none() && dump.taken.contains(&single.id)).then_some(*way));
         }
         self.lost = true;
-        for group in self.groups.values_mut() {
-            group.live = dump.groups.remove(&group.id).unwrap_or_default();
+        let mut moved_groups: Vec<u32> = Vec::new();
+        for (key, group) in &mut self.groups {
+            let there = dump.groups.remove(&group.id);
+            moved_groups.extend((there.is_none() && dump.taken.contains(&group.id)).then_some(*key));
+            group.live = there.unwrap_or_default();
         }
-        // Objects to delete are still deleted, so they cannot be adopted.
-        for id in &self.doomed {
-            dump.groups.remove(id);
-            dump.singles.remove(id);
-        }
+        // Objects to delete are still deleted, so they cannot be adopted. But not what another
+        // program has under their ids.
+        self.doomed.retain(|id| {
+            let ours = dump.groups.remove(id).is_some() | dump.singles.remove(id).is_some();
+            ours || !dump.taken.contains(id)
+        });
         self.found = Found { taken: dump.taken, ..Found::default() };
+        // Another program has these ids.
+        for way in moved {
+            let id = self.new_id();
+            if let Some(single) = self.singles.get_mut(&way) {
+                single.id = id;
+            }
+        }
+        for key in moved_groups {
+            let id = self.new_id();
+            if let Some(group) = self.groups.get_mut(&key) {
+                (group.id, group.found) = (id, false);
+            }
+        }
         for (id, way) in dump.singles {
             match way {
                 Some(way)
@@ -391,8 +421,8 @@ impl Objects {
             let mut dirty = std::mem::take(&mut self.dirty);
             dirty.sort_unstable();
             dirty.dedup();
-            self.write_singles(socket, &dirty)?;
-            let surprises = self.write_groups(socket, &dirty, &mut back)?;
+            let mut surprises = self.write_singles(socket, &dirty)?;
+            surprises |= self.write_groups(socket, &dirty, &mut back)?;
             if !surprises || checked {
                 for group in dirty {
                     if let Some(group) = self.groups.get_mut(&group) {
@@ -414,38 +444,40 @@ impl Objects {
         refused.into_iter().filter(|group| self.live_id(*group).is_none()).collect()
     }
 
-    /// Creates the missing single objects of these groups.
-    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
-        let mut missing: Vec<(u32, SingleContent)> = Vec::new();
+    /// Creates the missing single objects of these groups. Returns whether the kernel has another
+    /// object under one of their ids.
+    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<bool> {
+        let mut missing: Vec<(u32, SingleContent, u16)> = Vec::new();
         for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
             for (way, _) in &group.want {
                 if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
                     // Assumed until refused, which also prevents a second request.
                     single.live = true;
                     single.refusal = None;
-                    missing.push((single.id, *way));
+                    missing.push((single.id, *way, creation(single.changed)));
                 }
             }
         }
         let protocol = self.protocol;
-        let mut refused = 0;
+        let (mut refused, mut surprises) = (0, false);
         let singles = &mut self.singles;
         socket.request(
             &missing,
-            |(id, way), out, seq| {
+            |(id, way, flags), out, seq| {
                 let object = NextHop { id: *id, protocol, forward: way.forward() };
-                infallible(object.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq));
+                infallible(object.write_new(out, *flags, seq));
             },
             |index, refusal| {
                 refused += 1;
-                if let Some(single) = missing.get(index).and_then(|(_, way)| singles.get_mut(way)) {
+                surprises |= refusal.errno == libc::EEXIST;
+                if let Some(single) = missing.get(index).and_then(|(_, way, _)| singles.get_mut(way)) {
                     single.live = false;
                     single.refusal = Some(refusal);
                 }
             },
         )?;
         self.accepted += (missing.len() - refused) as u64;
-        Ok(())
+        Ok(surprises)
     }
 
     /// Writes the changed groups. Returns whether the kernel refused one unexpectedly.
@@ -498,7 +530,7 @@ impl Objects {
             } else {
                 // An existing group is only replaced: created again unnoticed, it would have lost
                 // its routes.
-                let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
+                let flags = if group.live.is_empty() { creation(false) } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
             }
         }
@@ -659,6 +691,11 @@ impl Objects {
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), refused)?;
         Ok(left)
     }
+}
+
+/// The flags of a new object. One of the same id is replaced only if it is ribtide's and was changed.
+fn creation(changed: bool) -> u16 {
+    if changed { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE | NLM_F_EXCL }
 }
 
 /// The members outside of `gone`.

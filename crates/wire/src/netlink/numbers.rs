@@ -109,6 +109,7 @@ pub const RTN_MULTICAST: u8 = 5;
 pub const RTN_BLACKHOLE: u8 = 6;
 pub const RTN_UNREACHABLE: u8 = 7;
 pub const RTN_PROHIBIT: u8 = 8;
+pub const RTN_THROW: u8 = 9;
 
 pub const RTPROT_REDIRECT: u8 = 1;
 pub const RTPROT_KERNEL: u8 = 2;
