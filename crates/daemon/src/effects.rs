@@ -54,6 +54,9 @@ const fn restart(name: &'static str, note: &'static str) -> Setting {
     Setting { name, effect: Effect::Restart, note }
 }
 
+/// What becomes of TLS.
+const CERTIFICATE: &str =
+    "the next connections get what the files have now; where TLS comes or goes, the listener is bound again";
 /// Every best path is selected again.
 const SELECTED_AGAIN: &str = "shards select every route again, some thousand at a time; only another best path is advertised, and only other next hops go to the FIB";
 /// Every group is resolved again.
@@ -158,10 +161,9 @@ pub const SETTINGS: &[Setting] = &[
         "api.token-file",
         "changes over TCP take the new token, or are refused where there is none any more",
     ),
-    live(
-        "api.tls-certificate, api.tls-key, api.tls-client-ca",
-        "the next connections get the new certificate; where TLS comes or goes, the listener is bound again",
-    ),
+    live("api.tls-certificate", CERTIFICATE),
+    live("api.tls-key", CERTIFICATE),
+    live("api.tls-client-ca", CERTIFICATE),
     live(
         "bfd.listen",
         "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last",
@@ -220,7 +222,11 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
     key("api.http", *http == old.api.http);
     key("api.http-hosts", *http_hosts == old.api.http_hosts);
     key("api.token-file", *token_file == old.api.token_file && *token == old.api.token);
-    key("api.tls-certificate, api.tls-key, api.tls-client-ca", *tls == old.api.tls);
+    // A certificate and its key change together.
+    key("api.tls-certificate", *tls == old.api.tls);
+    key("api.tls-key", *tls == old.api.tls);
+    let client_ca = |api: &ApiConfig| Some(api.tls.as_ref()?.client_ca.clone());
+    key("api.tls-client-ca", client_ca(api) == client_ca(&old.api));
     let ProcessConfig { user, seccomp } = process;
     key("process.user", *user == old.process.user);
     key("process.seccomp", *seccomp == old.process.seccomp);

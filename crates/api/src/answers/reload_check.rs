@@ -49,11 +49,9 @@ pub(crate) fn reload_check(api: &ApiState, check: CheckReload) -> Result<ReloadC
         effects.iter().filter(|e| e.resets.contains("restart")).map(|e| e.name.clone()).collect();
     let settings = config::differences(&former, &new).into_iter();
     let settings = settings.map(|d| ChangedSetting { name: d.name, from: d.from, to: d.to }).collect();
-    let begins_again = match (&former.fib, &new.fib) {
-        (None, Some(_)) => Some("the table fib begins"),
-        (Some(_), None) => Some("the table fib ends"),
-        _ => None,
-    };
+    // The table of effects says whether sessions last where a RIB manager begins or ends.
+    let begins_again = effects.iter().any(|effect| effect.name == "fib" && effect.resets == "sessions");
+    let begins_again = begins_again.then_some("the table fib begins or ends");
     let prediction = match api.bgp.get() {
         Some(bgp) => {
             let wanted = new.bgp.clone();
