@@ -215,7 +215,7 @@ def test_a_route_that_another_program_put_in_the_place_of_ours_is_replaced_and_n
     for _ in range(20):
         host.ip("route", "replace", ALL[0], "via", RECEIVER, "metric", "20", "proto", "static")
     agree(host, router, ALL[0], "ebgp", FIRST)
-    # Nothing of BGP's: then it counts, and gives way to nothing.
+    # Nothing of BGP's: then it counts, and goes on counting.
     host.ip("route", "add", "20.9.0.0/24", "via", RECEIVER, "metric", "20", "proto", "static")
     agree(host, router, "20.9.0.0/24", "kernel", RECEIVER)
     announce(sender, 65010, FIRST, ["20.9.0.0/24"])

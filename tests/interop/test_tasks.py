@@ -58,6 +58,8 @@ MASKS = [
     (re.compile(r"pid \d+"), "pid 4242"),
     (re.compile(r"uptime_s=\d+"), "uptime_s=61"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:41000"),
+    # The ages of routes.
+    (re.compile(r"(?<= )[ \d]\ds(?= )"), " 3s"),
 ]
 
 

@@ -203,7 +203,7 @@ pub(crate) struct CursorOnlyQuery {
 }
 
 /// A page of routes.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RouteQuery {
     /// Only this prefix, or the longest match of this address.
@@ -219,17 +219,37 @@ pub(crate) struct RouteQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// The neighbour that sent the path.
     pub(crate) neighbor: Option<String>,
     /// The state of the path.
     pub(crate) state: Option<String>,
     /// Only routes of this shard thread.
     pub(crate) shard: Option<usize>,
+    /// Also how the next hops resolve.
+    #[serde(default)]
+    pub(crate) detail: bool,
     /// `next` of the page before; absent: the first page.
     pub(crate) cursor: Option<String>,
     /// Items of the page at most.
     pub(crate) limit: Option<usize>,
 }
+
+/// Gives the queries of paged lists the text of what a cursor is of: all parameters but those of a page.
+macro_rules! parameters {
+    ($($query:ident),*) => {
+        $(impl $query {
+            pub(crate) fn parameters(&self) -> String {
+                format!("{:?}", $query { cursor: None, limit: None, ..self.clone() })
+            }
+        })*
+    };
+}
+
+parameters!(RouteQuery, AdvertisedQuery, FibQuery);
 
 /// How a prefix selects routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -257,7 +277,7 @@ pub(super) struct OwnedQuery {
 }
 
 /// A page of the Adj-RIB-Out of a neighbour.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct AdvertisedQuery {
     /// Only this prefix, with the reasons.
@@ -273,6 +293,10 @@ pub(crate) struct AdvertisedQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// Also prefixes that are not sent, with the reasons.
     #[serde(default)]
     pub(crate) all: bool,
@@ -299,6 +323,10 @@ pub(crate) struct ReceivedQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// `accepted` or `rejected` by import policy, or a validation state.
     pub(crate) state: Option<String>,
     /// `next` of the page before; absent: the first page.
@@ -308,7 +336,7 @@ pub(crate) struct ReceivedQuery {
 }
 
 /// A page of selected routes.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct FibQuery {
     /// The VRF; default: the default one.

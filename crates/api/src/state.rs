@@ -138,6 +138,8 @@ pub(crate) struct ApiState {
     pub(crate) route_events: RouteEvents,
     /// When the process started, in seconds since 1970, as far as events are concerned.
     pub(crate) start: u64,
+    /// Paged reads of advertised routes.
+    pub(crate) advertised_reads: Reads<RouteRead>,
     /// Dumps of the table.
     pub(crate) mrt_reads: Reads<TableDump>,
 }
@@ -149,13 +151,14 @@ impl ApiState {
             router,
             reload,
             route_check: Mutex::default(),
-            fib_reads: Reads::default(),
-            failed_reads: Reads::default(),
-            route_reads: Reads::default(),
-            reload_checks: Reads::default(),
+            fib_reads: Reads::new("fib"),
+            failed_reads: Reads::new("failed"),
+            route_reads: Reads::new("routes"),
+            advertised_reads: Reads::new("advertised"),
+            reload_checks: Reads::new("check"),
             route_events: RouteEvents::default(),
             start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-            mrt_reads: Reads::default(),
+            mrt_reads: Reads::new("mrt"),
         }
     }
 }

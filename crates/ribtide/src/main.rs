@@ -223,6 +223,7 @@ struct ConfigFile {
 }
 
 fn main() -> ExitCode {
+    text::find_width();
     let exit = run(command()).unwrap_or_else(Failure::end);
     log::flush();
     exit

@@ -350,15 +350,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         group: view.group,
         description: view.description,
         asn: view.asn,
-        kind: match view.kind {
-            PeerKind::External => "external",
-            PeerKind::RouteServerClient => "rs-client",
-            PeerKind::Confederation => "confederation",
-            PeerKind::Internal => "internal",
-            PeerKind::Client => "client",
-            PeerKind::Local(_) => "local",
-        }
-        .into(),
+        kind: kind(view.kind).into(),
         dynamic: view.dynamic,
         state: match (view.shutdown.is_some(), &view.held) {
             (true, _) => "Idle (shut down)".into(),
@@ -383,6 +375,18 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_error_seconds: view.last_error_age.map(|age| age / 1000),
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
+    }
+}
+
+/// The name of the kind of a session.
+pub(super) fn kind(kind: PeerKind) -> &'static str {
+    match kind {
+        PeerKind::External => "external",
+        PeerKind::RouteServerClient => "rs-client",
+        PeerKind::Confederation => "confederation",
+        PeerKind::Internal => "internal",
+        PeerKind::Client => "client",
+        PeerKind::Local(_) => "local",
     }
 }
 

@@ -157,8 +157,9 @@ pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<F
             found.ok_or_else(|| Refusal::Missing(format!("no{such} route for {text} is selected{whose}")))?;
         return Ok(FibPage { routes: vec![route], next: None });
     }
+    let of = query.parameters();
     let (vrf, mut read) = match query.cursor.as_deref() {
-        Some(cursor) => router.fib_reads.take(cursor)?,
+        Some(cursor) => router.fib_reads.take(cursor, &of)?,
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
@@ -175,18 +176,25 @@ pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<F
     while !read.is_done()
         && let Some(batch) = batches.next(routes.len())
     {
-        let conditions = conditions.clone();
+        let (conditions, room) = (conditions.clone(), limit - routes.len());
         let page = rib.handle.call(move |stage| {
             let rib = stage.rib.get(vrf)?;
-            let page = rib.page(&mut read, batch).into_iter().filter(|info| conditions.fits(rib, info));
-            let routes: Vec<_> = page.map(|info| describe(stage, vrf, rib, info)).collect();
+            // Looks on only while there is room, so nothing that fits is left behind.
+            let mut routes = Vec::new();
+            let mut left = batch;
+            while left > 0 && routes.len() < room && !read.is_done() {
+                let some = left.min(room - routes.len());
+                left -= some;
+                let page = rib.page(&mut read, some).into_iter().filter(|info| conditions.fits(rib, info));
+                routes.extend(page.map(|info| describe(stage, vrf, rib, info)));
+            }
             Some((read, routes))
         })?;
         let (rest, page) = page.ok_or_else(gone)?;
         read = rest;
         routes.extend(page.into_iter().map(model));
     }
-    let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
+    let next = (!read.is_done()).then(|| router.fib_reads.put(&of, (vrf, read)));
     Ok(FibPage { routes, next })
 }
 

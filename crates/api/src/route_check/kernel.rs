@@ -1,7 +1,8 @@
 //! The routes of the kernel against the selected routes of the default VRF: prefixes, gateways,
 //! interfaces and weights. A next-hop object counts as its content.
 //!
-//! A connected or imported route must be there as another program's, or as the kernel's own.
+//! In a comparison of the whole table, a connected or imported route must be there as another
+//! program's, or as the kernel's own.
 //!
 //! The kernel has no journal. Each check reads the next part of its table; a suspected difference
 //! makes it compare the whole table.
@@ -55,11 +56,6 @@ pub(super) fn check(
 /// Whether ribtide wrote a route of this protocol number.
 fn is_written(protocol: Protocol) -> bool {
     !matches!(protocol, Protocol::Connected | Protocol::Kernel)
-}
-
-/// Whether it is an own address, which the kernel has in another table.
-fn is_own_address(info: &RouteInfo) -> bool {
-    info.protocol == Protocol::Connected && AnyPrefix::host(info.prefix.addr()) == info.prefix
 }
 
 /// Whether the kernel has the content of a group; each pair of a group and an object is compared
@@ -142,7 +138,7 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
                 if is_written(info.protocol) {
                     let found = there.remove(&info.prefix);
                     wrong.extend(compare(stage, &mut comparison, &info, found.as_ref()));
-                } else if !others.contains(&info.prefix) && !is_own_address(&info) {
+                } else if !others.contains(&info.prefix) {
                     let message = "no program's route, nor the kernel's own, is there".to_owned();
                     let rib = info.protocol.to_string();
                     wrong.push(difference(&info.prefix.to_string(), &rib, "absent", message));

@@ -411,20 +411,21 @@ impl Ingest {
         kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
-    /// Looks at `limit` kept routes of a session after this place at most, family by family. Returns those that fit,
-    /// and the place of the last one, unless that was the last of all; `None` where routes are not kept.
+    /// Looks at `limit` kept routes of a session after this place at most, family by family, until the policy has been
+    /// explained for `fitting` of them. Returns those that fit, and the place of the last one that was looked at, unless that
+    /// was the last of all; `None` where routes are not kept.
     pub fn view_page(
         &self,
         peer: &mut IngestPeer,
         after: Option<KeptPlace>,
-        limit: usize,
+        (limit, fitting): (usize, usize),
         filter: &KeptFilter,
     ) -> Option<(Vec<ReceivedView>, Option<KeptPlace>)> {
         let kept = peer.kept_page(after, limit)?;
         let last = kept.last().filter(|_| kept.len() == limit).map(|(place, _)| *place);
         let mut memo = FilterMemo::default();
         let mut page = Vec::new();
-        for ((_, prefix, path_id), attrs) in &kept {
+        for (at, (place @ (_, prefix, path_id), attrs)) in kept.iter().enumerate() {
             // The policy, which costs more, runs for routes that fit.
             if filter.prefixes.is_some_and(|set| !set.has_any(*prefix))
                 || !memo.fits(&filter.attributes, attrs)
@@ -435,6 +436,9 @@ impl Ingest {
                 AnyPrefix::V4(prefix) => self.view_of(peer, prefix, *path_id, attrs),
                 AnyPrefix::V6(prefix) => self.view_of(peer, prefix, *path_id, attrs),
             });
+            if page.len() == fitting && at + 1 < kept.len() {
+                return Some((page, Some(*place)));
+            }
         }
         Some((page, last))
     }

@@ -235,13 +235,13 @@ impl Core {
             return Some(List::new());
         };
         let is_outdated = || route.best().is_some_and(|best| !self.usable(route.paths(&self.paths)[best]));
-        if route.gate.advertises_former() || (route.gate == Gate::OPEN && is_outdated()) {
+        if route.gate().advertises_former() || (route.gate() == Gate::OPEN && is_outdated()) {
             // Workers that get ranked paths from now on get the advertised one.
             let advertised =
                 || self.advertised(route).map(|path| Path { hint: Mark::new(true, 0).0, ..path });
             return former.is_empty().then(|| advertised().into_iter().collect());
         }
-        let is_advertised = route.gate == Gate::OPEN && route.best().is_some();
+        let is_advertised = route.gate() == Gate::OPEN && route.best().is_some();
         let mut list = if is_advertised { self.rank_paths(route) } else { List::new() };
         self.number(&mut list, former);
         Some(list)
@@ -486,7 +486,7 @@ impl Core {
             }
             return;
         }
-        let stored = Route::of(prefix, store, list, 0, true);
+        let stored = Route::of(prefix, store, list, &[], 0, true);
         match at {
             Some(at) => *table.get_mut(at) = stored,
             None => table.insert(hash, stored),

@@ -7,6 +7,7 @@ use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4, logical_shard};
 use ribtide_runtime::activity::Activity;
+use ribtide_runtime::clock::Clock;
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -56,6 +57,7 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
         monitor: None,
         events: crate::best_changes::queue(&rings).0,
         activity: Activity::default(),
+        clock: Clock::default(),
     };
     let shards: Vec<ShardPort> = (0..2)
         .map(|index| {

@@ -433,7 +433,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Route { what: None, prefix, paths } | Show::Bgp(ShowBgp::Route { prefix, paths }) => {
             let is_one = prefix.is_some() && paths.attributes.is_exact();
-            routes(to, &paths.query(&[("prefix", prefix.clone())]), is_one)
+            let only = paths.query(&[("prefix", prefix.clone())]);
+            if paths.detail && !to.json { routes_in_detail(to, &only) } else { routes(to, &only, is_one) }
         }
         Show::Fib { prefix, vrf, routes } => {
             fib(to, &routes.query(&[("vrf", vrf.clone()), ("prefix", prefix.clone())]))
@@ -602,6 +603,18 @@ fn routes(to: &mut Printer, only: &str, is_one: bool) -> Printed {
         to.lines(&page.routes, &mut table, route::rows)?;
         if let (true, [one], false) = (is_one, page.routes.as_slice(), to.json) {
             to.text(&route::owner(one))?;
+        }
+        Ok(page.next)
+    })
+}
+
+/// The same with everything about each path.
+fn routes_in_detail(to: &mut Printer, only: &str) -> Printed {
+    let mut gap = "";
+    to.paged("/v1/routes", PAGE, only, |to, page: RoutePage| {
+        for route in &page.routes {
+            to.text(&format!("{gap}{}", route::detail(route)))?;
+            gap = "\n";
         }
         Ok(page.next)
     })

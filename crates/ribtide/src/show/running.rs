@@ -2,8 +2,11 @@
 
 use super::printer::{Printed, Printer};
 use super::{Output, query};
+use crate::text::{end_of_reader, is_reader_gone};
 use clap::Args;
 use ribtide_model::{EventPath, LogEvent, LogPage, LostEvents, RouteEvent, RunningConfiguration};
+use ribtide_runtime::log::{write_message, write_value};
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 /// Which events of the log.
@@ -92,6 +95,9 @@ pub(crate) fn monitor(followed: &Followed, output: &Output) -> Result<(), String
         let (mut rest, mut printed) = (Vec::new(), Ok(()));
         let client = to.client.clone();
         let followed = client.follow(&format!("/v1/events?{fields}"), |data| {
+            if is_reader_gone() {
+                end_of_reader();
+            }
             rest.extend_from_slice(data);
             // An event ends with an empty line.
             while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
@@ -151,22 +157,18 @@ fn print(to: &mut Printer, events: &[LogEvent]) -> Printed {
 
 /// An event as the log has it.
 fn line(event: &LogEvent) -> String {
-    let mut out =
-        format!("{} {:>5} {}: {}", event.timestamp, event.level, event.target, event.message.escape_debug());
+    let mut out = format!("{} {:>5} {}: ", event.timestamp, event.level, event.target);
+    // A string takes all that is written.
+    let _ = write_message(&mut out, &event.message);
     for (key, value) in &event.fields {
-        out.push_str(&match value {
-            serde_json::Value::String(text) if !text.is_empty() && text.bytes().all(is_plain) => {
-                format!(" {key}={text}")
-            }
-            value => format!(" {key}={value}"),
-        });
+        let _ = write!(out, " {key}=");
+        let _ = match value {
+            serde_json::Value::String(text) => write_value(&mut out, text),
+            value => write!(out, "{value}"),
+        };
     }
     out.push('\n');
     out
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\')
 }
 
 #[cfg(test)]
@@ -185,13 +187,14 @@ mod tests {
             fields: BTreeMap::from([
                 ("neighbor".to_owned(), "192.0.2.1".into()),
                 ("asn".to_owned(), 65010.into()),
-                ("reason".to_owned(), "hold timer expired".into()),
+                ("reason".to_owned(), "hold timer \"expired\"\u{7}".into()),
+                ("text".to_owned(), "zurück".into()),
             ]),
         };
         assert_eq!(
             line(&event),
             "2026-11-25T23:27:56.123456Z  WARN bgp::session: the session is\\ndown asn=65010 neighbor=192.0.2.1 \
-             reason=\"hold timer expired\"\n"
+             reason=\"hold timer \\\"expired\\\"\\u{7}\" text=zurück\n"
         );
     }
 

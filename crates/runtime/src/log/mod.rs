@@ -14,6 +14,7 @@ mod recent;
 mod settings;
 pub mod target;
 
+pub use format::{write_message, write_value};
 pub use recent::RecentEvent;
 pub use settings::{Format, Levels, LogSettings};
 
