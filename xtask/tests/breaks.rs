@@ -439,6 +439,20 @@ fn format_of_a_changed_file_is_noticed() {
 }
 
 #[test]
+fn words_of_pages_styles_scripts_and_rules_are_noticed() {
+    let tree = copy("words_of_pages", &[]);
+    write(&tree, "xtask/ratchet.txt", "# A comment.\n");
+    for file in
+        ["page/index.html", "page/page.css", "page/page.js", "contrib/rules.yml", "contrib/rules.yaml"]
+    {
+        let path = write(&tree, file, "/* read anew */\n");
+        assert_fault(&words::check(&tree), &["anew: 1 where xtask/ratchet.txt has 0", &format!("{file}:1")]);
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(words::check(&tree), [""; 0]);
+}
+
+#[test]
 fn words_more_and_fewer_than_listed_are_noticed_and_lowered() {
     let tree = copy("words", &[]);
     let file = "docs/page.md";

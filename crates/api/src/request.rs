@@ -194,6 +194,14 @@ fn is_json(content_type: &HeaderValue) -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
+/// The next page of a read that another request began.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CursorOnlyQuery {
+    /// `next` of the response before.
+    pub(crate) cursor: String,
+}
+
 /// A page of routes.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -380,6 +388,29 @@ pub(super) struct PageQuery {
 pub(super) struct CursorQuery {
     /// `next` of the page before; absent: the first page.
     pub(super) cursor: Option<String>,
+}
+
+/// Events as they happen.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct EventsQuery {
+    /// Kinds, with commas: `session`, `repair`, `configuration`, `log` (the rest of the log), `route`; by default all but `log`.
+    pub(crate) kind: Option<String>,
+    /// Only events about this prefix; routes as `match` says.
+    pub(crate) prefix: Option<String>,
+    /// `exact`, or of routes also `longer`, `shorter`.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Only events about this neighbour: of routes, those whose former or new best path it sent.
+    pub(crate) neighbor: Option<String>,
+    /// Only routes of this family: `ipv4-unicast` or `ipv6-unicast`.
+    pub(crate) family: Option<String>,
+    /// Only events of the log of this level and worse: error, warn, info, debug.
+    pub(crate) level: Option<String>,
+    /// Only events of the log of this stage, such as `bgp::session`; `bgp` includes that.
+    pub(crate) target: Option<String>,
+    /// Where to go on, if the header Last-Event-ID cannot be sent.
+    pub(crate) last_event_id: Option<String>,
 }
 
 /// The latest events of the log.

@@ -18,6 +18,7 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod best_changes;
 mod cpus_change;
 pub mod egress;
 pub mod initial_routes;
@@ -39,6 +40,7 @@ mod stage;
 mod tests;
 mod workers;
 
+use best_changes::BestChanges;
 pub use cpus_change::check_cpus;
 use egress::WorkerBuilder;
 use monitor::Taps;
@@ -107,6 +109,8 @@ pub struct Bgp {
     redistributed: Sender<Redistributed>,
     /// The session thread. It ends when every peer got a NOTIFICATION after a stop.
     pub session_thread: JoinHandle<()>,
+    /// Changes of best paths for clients of the API. The thread that takes them holds the lock.
+    pub best_changes: Arc<Mutex<BestChanges>>,
     /// A number that no other run of BGP in this process has.
     pub run: u32,
     stop: Stop,
@@ -292,11 +296,13 @@ impl BgpBuilder {
             run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
             reader_askers.push(handle);
         }
+        let (events, best_changes) = best_changes::queue(&rings);
         let shard_outputs = shard::Outputs {
             workers: sinks,
             rib: rib.cloned(),
             news: sessions.shard_news(),
             monitor: monitors.bmp.clone(),
+            events,
             activity: activity.clone(),
             clock,
         };
@@ -342,6 +348,7 @@ impl BgpBuilder {
             readers: reader_askers,
             owners: Arc::new(Directory::new(Owners { shards: shard_ports, map, split: None })),
             workers: Workers::new(worker_ports),
+            best_changes: Arc::new(Mutex::new(best_changes)),
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,
                 workers: bgp.update_threads == Threads::Off,

@@ -6,6 +6,7 @@
 //!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
+use super::best_changes::BestChangesSender;
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
@@ -79,6 +80,8 @@ pub struct Outputs {
     pub news: Sender<ShardNews>,
     /// The BMP monitor.
     pub monitor: Option<Tap>,
+    /// Clients of the API that want changes of best paths.
+    pub events: BestChangesSender,
     /// The activity flags that workers read.
     pub activity: Activity,
     /// The clock of the router, by whose seconds paths have an age.
@@ -145,6 +148,7 @@ impl ShardBuilder {
             number: self.number,
             news: Mailbox::new(outputs.news),
             monitor: outputs.monitor.map(Tap::with_mailbox),
+            events: outputs.events,
             busy: outputs.activity.stage(),
             clock: outputs.clock,
             inbox: self.inbox.1,
@@ -398,6 +402,7 @@ pub(super) struct ShardStage {
     news: Mailbox<ShardNews>,
     /// The BMP monitor and its queue.
     monitor: Option<(Mailbox<MonitorIn>, Tap)>,
+    events: BestChangesSender,
     busy: Busy,
     clock: Clock,
     inbox: Receiver<ShardIn>,
@@ -577,6 +582,7 @@ impl ShardStage {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
                     self.best_to_monitor(&batch);
+                    self.events.offer(&batch);
                     self.best_to_workers(&batch);
                 }
                 ToEgress::Workers(batch) => self.best_to_workers(&Arc::new(batch)),

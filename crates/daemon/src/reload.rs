@@ -164,7 +164,10 @@ impl Reloader {
 
     /// The reload function of the API.
     pub(crate) fn for_api(self: Arc<Self>) -> Reload {
-        Box::new(move || self.reload().map_err(|e| e.to_string()))
+        Reload {
+            apply: Box::new(move || self.reload().map_err(|e| e.to_string())),
+            effects: effects::for_api,
+        }
     }
 
     /// Reads the file again and applies its changes, those that may fail first.

@@ -8,6 +8,8 @@
 #[cfg(feature = "router")]
 mod bench;
 mod change;
+#[cfg(feature = "router")]
+mod check;
 #[cfg_attr(not(feature = "router"), path = "no_client.rs")]
 mod client;
 #[cfg(feature = "router")]
@@ -20,6 +22,8 @@ mod flush;
 mod manual;
 #[cfg(feature = "router")]
 mod policy;
+#[cfg(feature = "router")]
+mod remote;
 mod route;
 mod route_check;
 #[cfg(feature = "router")]
@@ -55,9 +59,9 @@ enum Command {
     /// Run the router
     #[cfg(feature = "router")]
     Run(ConfigFile),
-    /// Check a configuration; prints every error with line, column and correction
+    /// Check a configuration; prints every error with line, column and correction, or what a reload would change
     #[cfg(feature = "router")]
-    Check(ConfigFile),
+    Check(check::Options),
     /// Print the JSON Schema of the configuration, for editors and programs
     #[cfg(feature = "router")]
     Schema,
@@ -107,10 +111,10 @@ enum Command {
     },
     /// Follow events of the running router: sessions, interfaces, repairs, changes by clients and reloads
     ///
-    /// The events are those of the log, from now on; Ctrl-C ends it.
+    /// The events are those of the log, and with --routes changes of best paths, from now on; Ctrl-C ends it.
     Monitor {
         #[command(flatten)]
-        events: show::Events,
+        events: show::Followed,
         #[command(flatten)]
         output: show::Output,
     },
@@ -204,11 +208,15 @@ enum Command {
     Redis(ribtide_sonicd::redis_servers::Redis),
 }
 
+/// The configuration of an installed router.
+#[cfg(feature = "router")]
+const CONFIG_FILE: &str = "/etc/ribtide/ribtide.toml";
+
 #[cfg(feature = "router")]
 #[derive(Debug, Args)]
 struct ConfigFile {
     /// The configuration file
-    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = CONFIG_FILE)]
     config: PathBuf,
 }
 
@@ -311,7 +319,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Run(file) => router::run(&file.config)?,
         #[cfg(feature = "router")]
-        Command::Check(file) => router::check(&file.config)?,
+        Command::Check(options) => return Ok(check::run(&options)?),
         #[cfg(feature = "router")]
         Command::Schema => router::schema()?,
         Command::Completions { shell } => manual::completions(shell)?,

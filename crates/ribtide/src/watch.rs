@@ -17,7 +17,7 @@ pub(crate) fn run(
     changes: Option<u64>,
     output: &Output,
 ) -> Result<(), String> {
-    let (client, began) = (Client::new(&output.socket), Instant::now());
+    let (client, began) = (Client::of(output)?, Instant::now());
     let path = format!("/v1/explain?{}", explain_query(prefix, vrf, neighbor));
     let mut last: Option<String> = None;
     let mut left = changes;

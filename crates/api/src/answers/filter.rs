@@ -58,7 +58,7 @@ fn wrong(field: &str, why: impl std::fmt::Display) -> Refusal {
 }
 
 /// The prefixes of a query. `None`: all, and for an exact match those that the caller looks up.
-pub(super) fn prefixes(prefix: Option<&str>, how: PrefixMatch) -> Result<Option<PrefixFilter>, Refusal> {
+pub(crate) fn prefixes(prefix: Option<&str>, how: PrefixMatch) -> Result<Option<PrefixFilter>, Refusal> {
     let name = match how {
         PrefixMatch::Exact => return Ok(None),
         PrefixMatch::Longer => "longer",

@@ -113,6 +113,30 @@ impl Read {
         (v4, self.v6.drain(..left).collect())
     }
 
+    /// Adds prefixes, each once.
+    pub(super) fn add(&mut self, prefixes: impl Iterator<Item = AnyPrefix>) {
+        fn merge<F: BgpFamily>(all: &mut VecDeque<Prefix<F>>, more: Vec<Prefix<F>>) {
+            if !more.is_empty() {
+                let mut merged: Vec<Prefix<F>> = all.drain(..).chain(more).collect();
+                merged.sort_unstable();
+                merged.dedup();
+                *all = merged.into();
+            }
+        }
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        prefixes.for_each(|prefix| match prefix {
+            AnyPrefix::V4(prefix) => v4.push(prefix),
+            AnyPrefix::V6(prefix) => v6.push(prefix),
+        });
+        merge(&mut self.v4, v4);
+        merge(&mut self.v6, v6);
+    }
+
+    /// The number of prefixes that remain.
+    pub(super) fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
     /// Puts the prefixes of [`Read::next`] behind `last` back.
     fn put_back(&mut self, (v4, v6): (Vec<Prefix<V4>>, Vec<Prefix<V6>>), last: Option<AnyPrefix>) {
         let is_read4 = |prefix: &&Prefix<V4>| !matches!(last, Some(AnyPrefix::V4(last)) if **prefix > last);

@@ -33,6 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod what_if;
 
 pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, Removed, ShardOut, ToEgress};
@@ -41,6 +42,7 @@ pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use what_if::{PathOverride, WhatIf};
 
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};

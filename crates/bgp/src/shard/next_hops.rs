@@ -174,6 +174,19 @@ impl NextHops {
         self.entries[id as usize].kinds[usize::from(recursive)].state?.distance()
     }
 
+    /// Interior cost to the next hop that a path of this prefix would have, or why it could not be used; `None`: no path
+    /// of the shard has it.
+    pub(super) fn cost_of_other(
+        &self,
+        address: IpAddr,
+        prefix: AnyPrefix,
+        recursive: bool,
+    ) -> Option<Result<u32, Reason>> {
+        let id = self.by_address.get(&(address, Some(prefix))).or(self.by_address.get(&(address, None)))?;
+        let kind = &self.entries[*id as usize].kinds[usize::from(recursive)];
+        kind.is_used().then(|| self.cost(*id, recursive))
+    }
+
     /// Whether a next hop is reachable only for a route that has no other next hop.
     pub(super) fn is_alone(&self, id: u32, recursive: bool) -> bool {
         let state = self.entries[id as usize].kinds[usize::from(recursive)].state;

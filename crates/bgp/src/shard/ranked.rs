@@ -267,10 +267,14 @@ impl Core {
 
     /// The identifier number `turn` that a path may have.
     fn sent_id_at(&self, path: Path, turn: u16) -> u32 {
+        let peer = self.sessions.get(path.session).info.id.0;
+        self.sent_id_of(peer, self.attrs.path_id(path.attrs), turn)
+    }
+
+    /// The identifier number `turn` that a path of a peer with this received identifier may have.
+    pub(super) fn sent_id_of(&self, peer: u32, received: u32, turn: u16) -> u32 {
         /// Set in identifiers that may be equal.
         const HASHED: u32 = 1 << 31;
-        let peer = self.sessions.get(path.session).info.id.0;
-        let received = self.attrs.path_id(path.attrs);
         // Most are legible: the peer's number above, the received identifier below.
         match (u16::try_from(peer + 1), u16::try_from(received)) {
             (Ok(peer), Ok(received)) if turn == 0 && peer < 1 << 15 => {

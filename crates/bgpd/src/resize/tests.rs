@@ -55,6 +55,7 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
         rib: None,
         news,
         monitor: None,
+        events: crate::best_changes::queue(&rings).0,
         activity: Activity::default(),
         clock: Clock::default(),
     };

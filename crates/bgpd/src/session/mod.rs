@@ -28,6 +28,7 @@ mod origination;
 mod outbox;
 mod own_restart;
 mod peer;
+pub mod prediction;
 mod reconfiguration;
 mod refresh;
 mod refused;
@@ -470,9 +471,7 @@ impl Sessions {
 
     /// What a peer from `address` gets, if it is in a range: in the most specific one.
     fn range_of(&self, address: IpAddr) -> Option<NeighborSettings> {
-        let ranges = self.ranges.iter().filter(|d| d.range.contains(address));
-        let range = ranges.max_by_key(|d| d.range.len())?;
-        Some(NeighborSettings { passive: true, ..range.settings.clone() })
+        reconfiguration::settings_of_range(&self.ranges, address)
     }
 
     fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {

@@ -188,6 +188,7 @@ fn a_shard_that_waits_for_room_answers_questions() {
         rib: Some(rib),
         news,
         monitor: None,
+        events: crate::best_changes::queue(&rings).0,
         activity: Activity::default(),
         clock: Clock::default(),
     };
@@ -223,6 +224,7 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
         rib: Some(rib),
         news,
         monitor: None,
+        events: crate::best_changes::queue(&rings).0,
         activity: Activity::default(),
         clock: Clock::default(),
     };

@@ -33,7 +33,8 @@ use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
     pipeline as sonic_pipeline,
 };
-pub(crate) use running::{Events, monitor};
+use running::Events;
+pub(crate) use running::{Followed, monitor};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,18 @@ pub(crate) struct Output {
     /// The router's Unix socket (api.socket in its configuration)
     #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
     pub(crate) socket: PathBuf,
+    /// The API of a router on another host instead: https://HOST:PORT, or http://HOST:PORT without TLS
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    pub(crate) api: Option<String>,
+    /// With --api: a PEM file with the CA of its certificate; otherwise those of the system
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "FILE", requires = "api")]
+    pub(crate) ca: Option<PathBuf>,
+    /// With --api: a file with the token, which changes take, and reads of configuration, log and events
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "FILE", requires = "api")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Print JSON: one document, or one per line where the output is a list of routes
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -344,7 +357,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
         name => Some(name.to_owned()),
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
-    let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let reply: ribtide_model::Cleared = Client::of(output)?.post("/v1/bgp/clear", &request)?;
     output.print(&reply, |a| {
         let neighbors = count(a.neighbors as u64, "neighbour");
         match request.soft {
@@ -493,7 +506,7 @@ pub(crate) fn explain(
     output: &Output,
 ) -> Result<(), String> {
     let query = explain_query(prefix, vrf, neighbor);
-    let client = Client::new(&output.socket);
+    let client = Client::of(output)?;
     let router = || client.get::<Explain>(&format!("/v1/explain?{query}"));
     let reply = match databases {
         None => router()?,

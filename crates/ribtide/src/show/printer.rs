@@ -55,7 +55,7 @@ impl Output {
     /// Prints what `print` says. Where the reader is gone (`ribtide show route | head`), the process ends.
     pub(super) fn print_by(&self, print: impl FnOnce(&mut Printer) -> Printed) -> Result<(), String> {
         let out = BufWriter::new(io::stdout().lock());
-        let mut printer = Printer { client: Client::new(&self.socket), json: self.json, out };
+        let mut printer = Printer { client: Client::of(self)?, json: self.json, out };
         match print(&mut printer).and_then(|()| Ok(printer.out.flush()?)) {
             Err(Failure::Reply(sentence)) => Err(sentence),
             Err(Failure::Output(e)) => Err(unwritten(e)),
