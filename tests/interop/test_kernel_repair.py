@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 
 import pytest
 from harness import CommandFailed, Host, Ribtide, wait_for
@@ -214,12 +215,13 @@ def test_a_route_that_another_program_put_in_the_place_of_ours_is_replaced_and_n
     for _ in range(20):
         host.ip("route", "replace", ALL[0], "via", RECEIVER, "metric", "20", "proto", "static")
     agree(host, router, ALL[0], "ebgp", FIRST)
-    # Nothing of BGP's: then it counts, and gives way to nothing.
+    # Nothing of BGP's: then it counts, and goes on counting.
     host.ip("route", "add", "20.9.0.0/24", "via", RECEIVER, "metric", "20", "proto", "static")
     agree(host, router, "20.9.0.0/24", "kernel", RECEIVER)
     announce(sender, 65010, FIRST, ["20.9.0.0/24"])
     agree(host, router, "20.9.0.0/24", "kernel", RECEIVER)
-    host.ip("route", "del", "20.9.0.0/24", "proto", "static")
+    # With ribtide's number it is no other program's any more.
+    host.ip("route", "replace", "20.9.0.0/24", "via", SECOND, "metric", "20", "proto", "bgp")
     agree(host, router, "20.9.0.0/24", "ebgp", FIRST)
 
 
@@ -296,3 +298,13 @@ def test_imported_routes_that_go_without_a_notification_are_noticed(host):
     host.ip("route", "del", ALL[0], "proto", "static")
     agree(host, router, ALL[0], "ebgp", FIRST)
     assert metrics(router)["imported"] == 1
+
+
+def test_a_connected_route_that_the_kernel_does_not_have_is_a_difference(host):
+    router, _ = small_table(host)
+    host.ip("addr", "add", "203.0.113.1/24", "dev", "feed0", "noprefixroute")
+    wait_for("the route counts", lambda: "203.0.113.0/24" in router.text("show", "fib"), 30, 0.2)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        router.text("route-check", "--full")
+    assert re.search("203.0.113.0/24 .*no program's route", refused.value.stdout)
+    router.ends_differing("the kernel has no route of the address's subnet")

@@ -216,6 +216,44 @@ def test_syncd_for_a_plain_socket(host):
         assert query("SAI_OBJECT_TYPE_ROUTE_ENTRY:1", "bulkremove", entry, "") == b'["SAI_STATUS_SUCCESS","getresponse","SAI_STATUS_SUCCESS",""]'
 
 
+def test_counters_are_polled_as_a_client_sets_them(host):
+    """SONiC's flex counters: rows of COUNTERS_DB, the script of a group, and the settings for a syncd that goes on."""
+    sonic = sonic_in(host, "zmq_sync", start=["syncd"])
+    counters, flex = sonic.redis.db(2), sonic.redis.db(5)
+    # As SONiC's: the objects are the keys; then the database's number, the table, and the interval.
+    script = counters.script_load("redis.call('SET', 'RATES:' .. KEYS[1], ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[3])")
+    with zmq.stock(host, "REQ", connect=zmq.REQUESTS) as socket:
+        def done(*parts):
+            socket.send(json.dumps(parts, separators=(",", ":")).encode())
+            status, *rest = json.loads(socket.recv())
+            assert status == "SAI_STATUS_SUCCESS", (parts, status)
+            return rest
+        switch = f"SAI_OBJECT_TYPE_SWITCH:{SWITCH}"
+        done("INIT_VIEW", "notify")
+        done(switch, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true")
+        ports = done(switch, "get", "SAI_SWITCH_ATTR_PORT_LIST", "32:" + ",".join(["oid:0x0"] * 32))[2].split(":", 1)[1].split(",")
+        group = "PORT_STAT_COUNTER"
+        done(group, "set_counter_group", "POLL_INTERVAL", "100", "STATS_MODE", "STATS_MODE_READ", "FLEX_COUNTER_STATUS", "disable")
+        done(group, "set_counter_group", "PORT_PLUGIN_LIST", script)
+        names = ["SAI_PORT_STAT_IF_IN_OCTETS", "SAI_PORT_STAT_IF_OUT_UCAST_PKTS"]
+        for port in ports[:2]:
+            done(f"{group}:{port}", "start_poll", "PORT_COUNTER_ID_LIST", ",".join(names))
+        done("APPLY_VIEW", "notify")
+        time.sleep(0.5)
+        assert counters.keys("COUNTERS:oid:*") == [], "the group is disabled"
+        done(group, "set_counter_group", "FLEX_COUNTER_STATUS", "enable")
+    rows = [f"COUNTERS:{port}" for port in ports[:2]]
+    polled = lambda: [counters.hgetall(row) for row in rows] == [dict.fromkeys(names, "0")] * 2
+    wait_for("both ports are polled", polled, 20, alive=sonic.alive())
+    wait_for("the script ran", lambda: counters.get(f"RATES:{ports[0]}") == "2 COUNTERS 100", 20, alive=sonic.alive())
+    assert flex.hgetall(f"FLEX_COUNTER_TABLE:{group}:{ports[1]}") == {"PORT_COUNTER_ID_LIST": ",".join(names)}
+    assert flex.hget(f"FLEX_COUNTER_GROUP_TABLE:{group}", "FLEX_COUNTER_STATUS") == "enable"
+    sonic.processes["syncd"].kill()
+    counters.delete(*rows)
+    sonic.start("syncd")
+    wait_for("polling goes on", polled, 20, alive=sonic.alive())
+
+
 def test_orchagent_for_a_plain_socket(host):
     """The requests of orchagent to a syncd that handles one at a time."""
     sonic = sonic_in(host, "zmq_sync", start=["orchagent"])

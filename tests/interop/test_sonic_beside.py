@@ -183,9 +183,9 @@ class Client:
             self.done(f"{ROUTE}:{route_key(dest)}", "create", "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP")
         self.done("APPLY_VIEW", "notify")
 
-    def interfaces(self, run=1, number=2):
+    def interfaces(self, run=1, number=2, first=0):
         """Ethernet*n* with the neighbour 10.0.*n*.2, in the ids of a run."""
-        for n in range(number):
+        for n in range(first, number):
             port, rif, hop = f"oid:0x1{n + 2:012x}", rif_id(n, run), hop_id(n, run)
             self.done(f"SAI_OBJECT_TYPE_HOSTIF:oid:0xd{run:04x}{n:08x}", "create", "SAI_HOSTIF_ATTR_OBJ_ID", port,
                       "SAI_HOSTIF_ATTR_NAME", f"Ethernet{n}")
@@ -337,8 +337,14 @@ def test_a_restarted_ribtide_learns_again_from_asic_db(world):
     world.client.describe()
     world.client.interfaces()
     world.send(("20.0.0.0/24", via(0)))
+    world.send(("20.0.1.0/24", via(0, 1)))
     world.wait("before", "20.0.0.0/24", hop_id(0))
-    world.sonic.restart("orchagent")
+    wait_for("a group", lambda: len(world.objects.of("NEXT_HOP_GROUP_MEMBER")) == 2, 20)
+    world.sonic.processes["orchagent"].kill()
+    for index in range(1 << 20, (1 << 20) + 500):
+        world.sonic.asic.rpush("RIBTIDE_VIDS", f"{index}-{index}")
+    world.sonic.start("orchagent")
+    wait_for("ids of objects that are gone are forgotten", lambda: 0 < world.sonic.asic.llen("RIBTIDE_VIDS") < 10, 20, alive=world.sonic.alive())
     again = world.connect()
     world.client = again
     world.send(("20.0.2.0/24", via(1)), ("20.0.0.0/24", via(1)))
@@ -346,6 +352,40 @@ def test_a_restarted_ribtide_learns_again_from_asic_db(world):
     world.wait("after", "20.0.0.0/24", hop_id(1))
     # The client goes on where it was.
     again.done("SAI_OBJECT_TYPE_VLAN:oid:0x26000000000999", "create", "SAI_VLAN_ATTR_VLAN_ID", "7")
+
+
+def test_a_ribtide_that_ends_in_a_view_leaves_its_routes_in_it(world):
+    """The client goes on with its view. Rows come only afterwards."""
+    world.client.describe()
+    world.client.interfaces()
+    many = {f"100.{n // 256}.{n % 256}.0/24": via(n % 2) for n in range(1000)}
+    rows = [*many.items(), ("20.0.1.0/24", via(0, 1)), ("0.0.0.0/0", via(1))]
+    world.send(*rows)
+    dests = {*many, "20.0.1.0/24", "0.0.0.0/0", "::/0"}
+    wait_for("all are there", lambda: set(world.objects.routes()) == dests, 20, alive=world.sonic.alive())
+    world.wait("the default route", "0.0.0.0/0", hop_id(1))
+    client = world.connect()
+    client.done("INIT_VIEW", "notify")
+    client.done(SWITCH_KEY, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true")
+    client.done(SWITCH_KEY, "get", "SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0")
+    assert world.sonic.asic.llen("RIBTIDE_VIEW") == 2
+    world.sonic.restart("orchagent")
+    client = world.connect()
+    client.interfaces(run=2, number=1)
+    for dest in ("0.0.0.0/0", "::/0"):
+        client.done(f"{ROUTE}:{route_key(dest)}", "create", "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP")
+    client.done("APPLY_VIEW", "notify")
+    targets = world.objects.routes()
+    assert set(targets) == dests and not world.objects.wrong, world.objects.wrong
+    assert targets["100.0.0.0/24"] == hop_id(0, 2) and targets["100.0.1.0/24"] == targets["0.0.0.0/0"] != hop_id(1)
+    assert len(world.objects.of("NEXT_HOP_GROUP_MEMBER")) == 2
+    assert world.sonic.asic.exists("RIBTIDE_VIEW") == 0
+    client.interfaces(run=2, first=1)
+    world.wait("the client's own", "100.0.1.0/24", hop_id(1, 2))
+    world.rows = world.stack.enter_context(zmq.stock(world.host, "PUSH", connect=8100))
+    world.send(("20.0.7.0/24", via(1)), *rows)
+    world.wait("rows go on", "20.0.7.0/24", hop_id(1, 2))
+    wait_for("nothing was carried over for good", lambda: (len(world.objects.of("NEXT_HOP")), len(world.objects.of("ROUTER_INTERFACE"))) == (2, 2), 20)
 
 
 def test_rows_that_routeorch_makes_go_on_to_it(world):

@@ -30,6 +30,7 @@ mod pace;
 mod placement;
 pub mod reader;
 pub mod resize;
+mod rib_change;
 pub mod session;
 pub mod shard;
 mod shutdown;
@@ -62,7 +63,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{HandedOverListeners, Restarted, Sessions, SessionsBuilder};
+use session::{Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -102,6 +103,8 @@ pub struct Bgp {
     pub listening: Vec<SocketAddr>,
     /// The session thread's queue for news of interfaces.
     pub links: Sender<InterfaceNews>,
+    /// The session thread's queue for redistributed routes.
+    redistributed: Sender<Redistributed>,
     /// The session thread. It ends when every peer got a NOTIFICATION after a stop.
     pub session_thread: JoinHandle<()>,
     /// A number that no other run of BGP in this process has.
@@ -175,23 +178,17 @@ impl BgpBuilder {
     /// An address cannot be bound, with the system's kind of error, or a CPU cannot be used (`InvalidInput`); the error
     /// names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
-        BgpBuilder::after_run(bgp, rings, 0, None)
+        BgpBuilder::after_run(bgp, rings, 0)
     }
 
-    /// The same after another run in this process: so many shards existed before, whose numbers are never used again, and the run
-    /// may have handed over its listening sockets.
+    /// The same after another run in this process: so many shards existed before, whose numbers are never used again.
     ///
     /// # Errors
     /// As [`BgpBuilder::new`].
-    pub fn after_run(
-        bgp: &BgpConfig,
-        rings: &Rings,
-        before: u32,
-        listeners: Option<HandedOverListeners>,
-    ) -> io::Result<BgpBuilder> {
+    pub fn after_run(bgp: &BgpConfig, rings: &Rings, before: u32) -> io::Result<BgpBuilder> {
         let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let placement = Placement::new(&bgp.cpus).map_err(refused)?;
-        let sessions = SessionsBuilder::new(bgp, rings, listeners)?;
+        let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
             .map(|index| ShardBuilder::new(index, before + u32::from(index), rings, host(bgp.shards)))
@@ -277,6 +274,7 @@ impl BgpBuilder {
             monitors: monitors.clone(),
         };
         let (listening, links, writes) = (sessions.listening(), sessions.links(), sessions.writes());
+        let redistributed = sessions.redistributed();
         let mut hosted = Hosted::default();
         // The activity of stages before the workers.
         let activity = Activity::default();
@@ -350,6 +348,7 @@ impl BgpBuilder {
             },
             listening,
             links,
+            redistributed,
             session_thread,
             run: shards_before,
             stop: stop.clone(),

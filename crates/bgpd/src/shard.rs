@@ -13,7 +13,7 @@ use super::stage::{Stage, Turn, pin};
 use super::workers::set_sink;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
+use ribtide_bgp::message::{BestBatch, EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{
     Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals,
@@ -215,6 +215,38 @@ impl ShardPort {
     /// [`NoReply`] when it has ended.
     pub(super) fn set_bmp(&self, tap: Option<Tap>) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.monitor = tap.map(Tap::with_mailbox))
+    }
+
+    /// A RIB manager has begun, which knows this shard: feeds it every route, as [`Shard::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_feed(&self, rib: Sender<RibIn>) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.begin_feed(rib))
+    }
+
+    /// Whether routes are left to feed after [`ShardPort::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn is_feeding(&self) -> Result<bool, NoReply> {
+        self.handle.wait(|stage| stage.shard.is_feeding())
+    }
+
+    /// Registers every next hop, as [`Shard::begin_tracking`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_tracking(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.shard.begin_tracking(&mut stage.out))
+    }
+
+    /// The RIB manager is about to end, and sends this shard nothing any more: as [`Shard::end_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn end_feed(&self) -> Result<(), NoReply> {
+        self.handle.wait(ShardStage::end_feed)
     }
 
     /// The queue for readers.
@@ -444,6 +476,20 @@ impl ShardStage {
         self.out.is_empty() && !self.shard.ranked_due() && self.room()
     }
 
+    fn begin_feed(&mut self, rib: Sender<RibIn>) {
+        self.rib = Some(Mailbox::new(rib));
+        self.shard.begin_feed(&mut self.out);
+    }
+
+    fn end_feed(&mut self) {
+        // The last messages of the RIB manager.
+        while let Some(message) = self.feedback.try_recv() {
+            self.shard.handle(message, &mut self.out);
+        }
+        self.rib = None;
+        self.shard.end_feed(&mut self.out);
+    }
+
     fn set_worker(&mut self, index: usize, sink: WorkerSink) {
         let mailbox = Mailbox::new(sink.ring.clone());
         match self.workers.get_mut(index) {
@@ -468,7 +514,7 @@ impl ShardStage {
         if !self.out.is_empty() {
             self.hand_on();
         }
-        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
+        let views = PageViews { accepted, best: mirror, loc_rib: best, ranked: mirror };
         let mut page = MonitorPage::default();
         for_each_bgp_family!(F => if F::ID == family {
             page = self.shard.monitor_page::<F>(logical, from, budget, views);
@@ -485,7 +531,7 @@ impl ShardStage {
             }
         }
         if let Some((mailbox, _)) = &mut self.monitor {
-            let best = best.then_some(batch);
+            let best = best.then(|| page.loc_rib.map_or(batch, Arc::new));
             mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
         }
         SentPage { next: page.next, workers }
@@ -530,19 +576,11 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    if let Some((mailbox, tap)) = &mut self.monitor
-                        && tap.wants(Wanted::BEST)
-                    {
-                        mailbox.post(MonitorIn::Best(batch.clone()));
-                    }
-                    for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
-                        // A worker that needs changes later requests the whole table first.
-                        if !sink.wanted() {
-                            continue;
-                        }
-                        worker.post(EgressIn::Best(batch.clone()));
-                    }
+                    self.best_to_monitor(&batch);
+                    self.best_to_workers(&batch);
                 }
+                ToEgress::Workers(batch) => self.best_to_workers(&Arc::new(batch)),
+                ToEgress::Stations(batch) => self.best_to_monitor(&Arc::new(batch)),
                 ToEgress::Ranked(batch) => {
                     let batch = Arc::new(batch);
                     let workers = self.workers.iter_mut().zip(&self.sinks);
@@ -565,6 +603,23 @@ impl ShardStage {
         }
         purged.into_iter().for_each(|(peer, session)| self.news.post(ShardNews::Purged(peer, session)));
         watched.into_iter().for_each(|news| self.news.post(ShardNews::Watched(self.number, news)));
+    }
+}
+
+impl ShardStage {
+    fn best_to_monitor(&mut self, batch: &Arc<BestBatch>) {
+        if let Some((mailbox, tap)) = &mut self.monitor
+            && tap.wants(Wanted::BEST)
+        {
+            mailbox.post(MonitorIn::Best(batch.clone()));
+        }
+    }
+
+    fn best_to_workers(&mut self, batch: &Arc<BestBatch>) {
+        // A worker that needs changes later requests the whole table first.
+        for (worker, _) in self.workers.iter_mut().zip(&self.sinks).filter(|(_, sink)| sink.wanted()) {
+            worker.post(EgressIn::Best(batch.clone()));
+        }
     }
 }
 
@@ -605,7 +660,7 @@ pub fn route_set(set: &FeedSet) -> RouteSet {
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,
         distance: protocol.default_distance(),
-        metric: 0,
+        metric: set.kind.aigp,
         allow_recursion: set.kind.recursive,
         protocol,
     }

@@ -125,9 +125,10 @@ pub const SETTINGS: &[Setting] = &[
     live("mrt", "the table as a whole: the thread starts; or it ends, and completes the file of updates"),
     live("mrt.table", "a dump under way is dropped, and the next one obeys it"),
     live("mrt.updates", "the present file is completed, and another one begun"),
-    sessions(
+    live(
         "fib",
-        "the table as a whole: every session begins again, because shards register their next hops with a RIB manager from their start",
+        "the table as a whole: dataplanes get every route, and routes whose next hops do not resolve leave neighbours; or dataplanes lose \
+         all, and every next hop counts as reachable",
     ),
     live(
         "fib.kernel",
@@ -386,7 +387,7 @@ mod tests {
         );
         assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);
         assert_eq!(restarts(old, ""), [""; 0]);
-        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp", "fib"]);
+        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp"]);
     }
 
     #[test]

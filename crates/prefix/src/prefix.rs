@@ -182,6 +182,14 @@ impl AnyPrefix {
         }
     }
 
+    /// Whether it holds one address only.
+    pub fn is_host(self) -> bool {
+        match self {
+            AnyPrefix::V4(p) => p.is_host(),
+            AnyPrefix::V6(p) => p.is_host(),
+        }
+    }
+
     /// Whether `addr` lies inside; false for the other family.
     pub fn contains(self, addr: IpAddr) -> bool {
         match self {

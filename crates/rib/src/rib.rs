@@ -90,6 +90,11 @@ impl Rib {
         self.tables.v4.is_scanning() || self.tables.v6.is_scanning()
     }
 
+    /// Whether every source has announced its initial routes, and every group of them resolves.
+    pub fn is_resolved(&self) -> bool {
+        self.awaited.is_empty() && !self.resolver.has_unresolved()
+    }
+
     /// When the next delayed notification to BGP is due, in the time of [`Rib::set_time`]; a
     /// [`Rib::handle`] then sends it.
     pub fn next_due(&self) -> Option<u64> {

@@ -4,9 +4,9 @@ use crate::convert::{Attributes, LIST_MAX};
 use crate::library::{BUFFER_OVERFLOW, Failed, INVALID_PARAMETER, Id, Library};
 use crate::notify;
 use ribtide_sai::{Attribute, Key, Value, ValueType};
-use ribtide_swss::sai::notification::{FdbChange, FdbEvent, PortState};
+use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use ribtide_swss::sai::{
-    Attr, Attrs, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
+    Attr, ErrorMode, FdbQueue, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
     QueryReply, RawText, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct LibraryChip {
     /// Whether the next link states are those of all ports.
     all_ports: bool,
     /// Changes of the FDB that syncd has not taken.
-    fdb: Vec<notify::FdbEvent>,
+    fdb: FdbQueue,
 }
 
 impl LibraryChip {
@@ -37,7 +37,7 @@ impl LibraryChip {
             events: Vec::new(),
             ports: BTreeMap::new(),
             all_ports: false,
-            fdb: Vec::new(),
+            fdb: FdbQueue::default(),
         }
     }
 
@@ -51,7 +51,10 @@ impl LibraryChip {
     pub fn hear(&mut self) -> notify::Notifications {
         let mut heard = notify::take();
         self.ports.append(&mut heard.ports);
-        self.fdb.append(&mut heard.fdb);
+        self.fdb.extend(heard.fdb.take());
+        if let Some(code) = heard.unknown_fdb_event.take() {
+            self.events.push(format!("the SAI library reports a change {code} of the FDB, which is none"));
+        }
         heard
     }
 
@@ -352,8 +355,7 @@ impl Sai for LibraryChip {
     }
 
     fn fdb_events(&mut self) -> Vec<FdbEvent> {
-        let events = std::mem::take(&mut self.fdb);
-        events.into_iter().filter_map(|event| self.fdb_event(event)).collect()
+        self.fdb.take()
     }
 
     fn available(&mut self, object: ObjectType, attrs: &[Attr]) -> Result<u64, Status> {
@@ -393,25 +395,6 @@ impl Sai for LibraryChip {
 }
 
 impl LibraryChip {
-    /// A change of the FDB as text; `None` for one that SAI does not have.
-    fn fdb_event(&mut self, event: notify::FdbEvent) -> Option<FdbEvent> {
-        let Some(change) = FdbChange::from_code(event.event) else {
-            self.events
-                .push(format!("the SAI library reports a change {} of the FDB, which is none", event.event));
-            return None;
-        };
-        let mut text = String::new();
-        ribtide_sai::ObjectType::from_short_name("FDB_ENTRY")?.write_key(&event.key, &mut text);
-        let key = RawText::read(&text);
-        let mut attrs = Attrs::new();
-        for (attribute, value) in &event.attrs {
-            text.clear();
-            attribute.write_value(value, &mut text);
-            attrs.extend(Attr::read(attribute.name(), &text));
-        }
-        Some(FdbEvent { change, key, attrs })
-    }
-
     /// The type and the key of an entry in text.
     fn entry_key(
         &mut self,

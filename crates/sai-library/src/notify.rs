@@ -1,57 +1,36 @@
 //! Notifications of a library: its own threads call these functions, at any time.
 //!
 //! SAI's callbacks have no argument for the caller's data, so there is one store for the process. A callback never
-//! waits for syncd: link states coalesce by port, and events of the FDB have a bound, beyond which they are counted.
+//! waits for syncd: link states coalesce by port, and changes of the FDB by address ([`FdbQueue`]).
 
 use crate::abi::{sai_attribute_t, sai_fdb_event_notification_data_t, sai_port_oper_status_notification_t};
 use crate::convert::plain_value;
-use ribtide_sai::{Attribute, Key, ObjectType, Value};
+use ribtide_sai::{Attribute, ObjectType, Value};
+use ribtide_swss::sai::notification::{FdbChange, FdbEvent};
+use ribtide_swss::sai::{Attr, Attrs, FdbQueue, RawText};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Events of the FDB that wait at most: a table of MAC addresses that is learnt at once.
-pub const FDB_EVENTS_MAX: usize = 65_536;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// What wakes the thread that takes notifications.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// An event of the FDB (`sai_fdb_event_notification_data_t`), in object ids of the library.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FdbEvent {
-    /// `sai_fdb_event_t`
-    pub event: i32,
-    /// The key of the entry.
-    pub key: Key,
-    /// Its attributes.
-    pub attrs: Vec<(Attribute, Value)>,
-}
 
 /// What a library reported since the last time.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Notifications {
     /// The latest link state of each port that changed (`sai_port_oper_status_t`).
     pub ports: BTreeMap<u64, i32>,
-    /// Events of the FDB, in order.
-    pub fdb: Vec<FdbEvent>,
-    /// Events of the FDB that were dropped, since [`FDB_EVENTS_MAX`] waited.
-    pub dropped: u64,
+    /// Changes of the FDB (`sai_fdb_event_notification_data_t`), in object ids of the library.
+    pub fdb: FdbQueue,
+    /// A number that is no `sai_fdb_event_t`, of the latest event with such a number.
+    pub unknown_fdb_event: Option<i32>,
     /// The latest state of the switch (`sai_switch_oper_status_t`).
     pub switch_state: Option<i32>,
     /// Whether the library asks for a restart of the switch.
     pub shutdown: bool,
 }
 
-static WAITING: Mutex<(Option<Wake>, Notifications)> = Mutex::new((
-    None,
-    Notifications {
-        ports: BTreeMap::new(),
-        fdb: Vec::new(),
-        dropped: 0,
-        switch_state: None,
-        shutdown: false,
-    },
-));
+static WAITING: LazyLock<Mutex<(Option<Wake>, Notifications)>> = LazyLock::new(Mutex::default);
 
 fn waiting() -> MutexGuard<'static, (Option<Wake>, Notifications)> {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,19 +99,34 @@ extern "C" fn shutdown_request(_switch: u64) {
 
 /// `sai_fdb_event_notification_fn`
 extern "C" fn fdb_event(count: u32, data: *const sai_fdb_event_notification_data_t) {
-    let events: Vec<FdbEvent> = items(count, data).iter().map(event).collect();
+    let events: Vec<Result<FdbEvent, i32>> = items(count, data).iter().map(event).collect();
     notify(|waiting| {
-        let room = FDB_EVENTS_MAX.saturating_sub(waiting.fdb.len());
-        waiting.dropped += events.len().saturating_sub(room) as u64;
-        waiting.fdb.extend(events.into_iter().take(room));
+        for event in events {
+            match event {
+                Ok(event) => waiting.fdb.push(event),
+                Err(code) => waiting.unknown_fdb_event = Some(code),
+            }
+        }
     });
 }
 
-fn event(data: &sai_fdb_event_notification_data_t) -> FdbEvent {
+/// An event as text; the number of one that SAI does not have.
+fn event(data: &sai_fdb_event_notification_data_t) -> Result<FdbEvent, i32> {
+    let change = FdbChange::from_code(data.event_type).ok_or(data.event_type)?;
     let entry = data.fdb_entry;
     let key = vec![Value::Oid(entry.switch_id), Value::Mac(entry.mac_address), Value::Oid(entry.bv_id)];
-    let attrs = items(data.attr_count, data.attr).iter().filter_map(pair).collect();
-    FdbEvent { event: data.event_type, key, attrs }
+    let mut text = String::new();
+    if let Some(object) = ObjectType::from_short_name("FDB_ENTRY") {
+        object.write_key(&key, &mut text);
+    }
+    let key = RawText::read(&text);
+    let mut attrs = Attrs::new();
+    for (attribute, value) in items(data.attr_count, data.attr).iter().filter_map(pair) {
+        text.clear();
+        attribute.write_value(&value, &mut text);
+        attrs.extend(Attr::read(attribute.name(), &text));
+    }
+    Ok(FdbEvent { change, key, attrs })
 }
 
 /// An attribute of an entry of the FDB; none of them has a list.

@@ -13,11 +13,7 @@ const CREATE_ONLY: u16 = 1 << 1;
 const CREATE_AND_SET: u16 = 1 << 2;
 const READ_ONLY: u16 = 1 << 3;
 const KEY: u16 = 1 << 4;
-const DYNAMIC: u16 = 1 << 5;
 const ALLOW_NULL: u16 = 1 << 7;
-const ALLOW_EMPTY: u16 = 1 << 8;
-const VLAN: u16 = 1 << 9;
-const RESOURCE_TYPE: u16 = 1 << 10;
 
 /// An attribute, such as `SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,29 +103,9 @@ impl Attribute {
         self.has(KEY)
     }
 
-    /// Whether the switch may change it by itself.
-    pub fn is_dynamic(self) -> bool {
-        self.has(DYNAMIC)
-    }
-
     /// Whether it may name no object.
     pub fn allows_null(self) -> bool {
         self.has(ALLOW_NULL)
-    }
-
-    /// Whether its list may be empty.
-    pub fn allows_empty(self) -> bool {
-        self.has(ALLOW_EMPTY)
-    }
-
-    /// Whether its number is that of a VLAN.
-    pub fn is_vlan(self) -> bool {
-        self.has(VLAN)
-    }
-
-    /// Whether it selects a table of the chip in a query for free entries.
-    pub fn is_resource_type(self) -> bool {
-        self.has(RESOURCE_TYPE)
     }
 
     /// The types of objects that it may name.
@@ -159,11 +135,6 @@ impl Attribute {
     /// When a creation must give it, and else may not (`@condition`).
     pub fn condition(self) -> Option<Rule> {
         self.rule("condition").map(Rule)
-    }
-
-    /// When it has an effect (`@validonly`).
-    pub fn valid_only(self) -> Option<Rule> {
-        self.rule("validonly").map(Rule)
     }
 
     fn rule(self, name: &str) -> Option<&'static str> {

@@ -33,11 +33,6 @@ pub fn version() -> [u32; 3] {
     table::TABLE.version
 }
 
-/// The commit of <https://github.com/opencomputeproject/SAI> whose headers are in the table.
-pub fn commit() -> &'static str {
-    table::TABLE.commit.text()
-}
-
 /// The name of a status (`saistatus.h`), such as `SAI_STATUS_TABLE_FULL` for -13; `None` for a number that has no
 /// name of its own, such as those between `SAI_STATUS_INVALID_ATTRIBUTE_0` and `…_MAX`.
 pub fn status_name(status: i32) -> Option<&'static str> {

@@ -26,12 +26,6 @@ impl Rule {
         any(&mut rest, &mut is)
     }
 
-    /// The attributes that it names, as often as it names them.
-    pub fn attributes(self) -> impl Iterator<Item = Attribute> {
-        let words = self.0.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        words.filter_map(Attribute::from_name)
-    }
-
     /// The text of the headers.
     pub fn text(self) -> &'static str {
         self.0

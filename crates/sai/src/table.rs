@@ -119,7 +119,6 @@ pub(crate) struct AttributeRow {
 
 pub(crate) struct Table {
     pub(crate) version: [u32; 3],
-    pub(crate) commit: Part,
     pub(crate) enums: [EnumRow; ENUMS],
     pub(crate) values: [ValueRow; VALUES],
     pub(crate) apis: [ApiRow; APIS],
@@ -312,7 +311,6 @@ const fn flag(letter: u8) -> u16 {
 const fn parse() -> Table {
     let mut table = Table {
         version: [0; 3],
-        commit: Part::EMPTY,
         enums: [EnumRow { name: Part::EMPTY, first: 0, values: 0, flags: false }; ENUMS],
         values: [ValueRow { name: Part::EMPTY, number: 0, of: 0 }; VALUES],
         apis: [ApiRow { name: Part::EMPTY, number: 0, first: 0, functions: 0 }; APIS],
@@ -350,7 +348,8 @@ const fn parse() -> Table {
         match letter {
             b's' => {
                 table.version = [reader.number() as u32, reader.number() as u32, reader.number() as u32];
-                table.commit = reader.field();
+                // The commit is for readers of the text.
+                reader.field();
             }
             b'e' => {
                 let name = reader.field();

@@ -56,13 +56,13 @@ pub(super) enum AsicDb {
 
 impl AsicDb {
     /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` sets the
-    /// pace and the limits of write-behind.
+    /// pace and the limits of write-behind. Returns whether orchagent goes on with that switch, too.
     pub(super) fn open<C: Sai>(
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<C>,
         warm: bool,
         daemon: &Daemon,
-    ) -> Result<AsicDb, Error> {
+    ) -> Result<(AsicDb, bool), Error> {
         let mut asic = daemon.connect(Db::Asic)?;
         let exact = persistence == Persistence::InLine;
         // Any of these keys means that a running orchagent may rely on state that this syncd does
@@ -100,7 +100,7 @@ impl AsicDb {
             if !warm {
                 rows.recreate(syncd)?;
             }
-            return Ok(AsicDb::InLine(Box::new(rows)));
+            return Ok((AsicDb::InLine(Box::new(rows)), goes_on));
         }
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
@@ -108,12 +108,13 @@ impl AsicDb {
             let mut writer = AsicWriter::start(rows, lag, &daemon.rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
             writer.thread = None;
-            return Ok(AsicDb::Off { _markers: Some(writer) });
+            return Ok((AsicDb::Off { _markers: Some(writer) }, goes_on));
         }
         if !warm {
             rows.recreate(syncd)?;
         }
-        AsicWriter::start(rows, lag, &daemon.rings).map(AsicDb::WriteBehind)
+        let writer = AsicWriter::start(rows, lag, &daemon.rings)?;
+        Ok((AsicDb::WriteBehind(writer), goes_on))
     }
 
     /// Whether ASIC_DB still has the rows of a switch that continues.

@@ -324,9 +324,10 @@ fn publish_reports(daemon: &Daemon) -> Result<PortReportSender, Error> {
     let (sender, receiver) = port_reports::pair();
     let (mut asic, stop) = (daemon.connect(Db::Asic)?, daemon.stop.clone());
     let body = move || {
-        while let Ok(reports) = receiver.wait(|| {}) {
+        while let Ok(mut reports) = receiver.wait(|| {}) {
             let states = (!reports.states.is_empty()).then(|| write_port_state_change(&reports.states));
-            let fdb = reports.fdb.chunks(FDB_EVENTS_PER_MESSAGE).map(write_fdb_event);
+            let fdb = reports.fdb.take();
+            let fdb = fdb.chunks(FDB_EVENTS_PER_MESSAGE).map(write_fdb_event);
             for message in states.into_iter().chain(fdb) {
                 if let Err(e) = asic.query(&["PUBLISH", NOTIFICATIONS, &message]) {
                     if stop.stopped() {
@@ -334,9 +335,6 @@ fn publish_reports(daemon: &Daemon) -> Result<PortReportSender, Error> {
                     }
                     tracing::error!(target: target::SYNCD, error = %e, "a notification is not published");
                 }
-            }
-            if reports.dropped > 0 {
-                tracing::warn!(target: target::SYNCD, dropped = reports.dropped, "more FDB events came than could be published");
             }
         }
     };

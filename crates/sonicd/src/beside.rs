@@ -6,11 +6,13 @@
 
 mod front;
 mod names;
+mod records;
 mod routeorch;
 mod stage;
 
+pub(super) use records::RecordedVids;
 pub(super) use routeorch::RouteOrchRows;
-pub(super) use stage::{FromOrch, LearnedRows, RecordedVids, start};
+pub(super) use stage::{FromOrch, LearnedRows, start};
 
 use super::config_db::ConfigDb;
 use super::{Daemon, Error};

@@ -1,12 +1,13 @@
 //! Reports of link states (`port_state_change`) between the threads of a daemon: the latest state of
-//! each port that the receiver has not taken yet. Beside them changes of the FDB (`fdb_event`), in order.
+//! each port that the receiver has not taken yet. Beside them changes of the FDB (`fdb_event`).
 //!
 //! A sender never waits, so a stage may send to one that waits for it. Reports of a port coalesce, so
-//! there are never more than ports; of changes of the FDB at most [`FDB_EVENTS_MAX`] wait.
+//! there are never more than ports; changes of the FDB coalesce by address ([`FdbQueue`]).
 
 use crossbeam_channel::Select;
 use ribtide_runtime::ring::Closed;
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
+use ribtide_swss::sai::FdbQueue;
 use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,13 +19,8 @@ pub struct PortReports {
     /// Whether reports may have been lost before these.
     pub lost: bool,
     /// Changes of the FDB.
-    pub fdb: Vec<FdbEvent>,
-    /// Changes of the FDB that were dropped, since [`FDB_EVENTS_MAX`] waited.
-    pub dropped: usize,
+    pub fdb: FdbQueue,
 }
-
-/// Changes of the FDB that wait at most.
-pub const FDB_EVENTS_MAX: usize = 65_536;
 
 impl PortReports {
     fn add(&mut self, states: &[PortState]) {
@@ -38,7 +34,7 @@ impl PortReports {
 
     /// Whether there is nothing to take.
     pub fn is_empty(&self) -> bool {
-        self.states.is_empty() && !self.lost && self.fdb.is_empty() && self.dropped == 0
+        self.states.is_empty() && !self.lost && self.fdb.is_empty()
     }
 }
 
@@ -74,11 +70,7 @@ impl PortReportSender {
 
     /// Sends changes of the FDB.
     pub fn send_fdb(&self, events: Vec<FdbEvent>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = FDB_EVENTS_MAX.saturating_sub(waiting.fdb.len());
-        waiting.dropped += events.len().saturating_sub(room);
-        waiting.fdb.extend(events.into_iter().take(room));
-        drop(waiting);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).fdb.extend(events);
         self.waker.wake();
     }
 
@@ -135,20 +127,27 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_the_fdb_keep_their_order_and_have_a_bound() {
+    fn changes_of_the_fdb_coalesce_by_address_and_keep_their_order() {
         use ribtide_swss::sai::RawText;
         use ribtide_swss::sai::notification::FdbChange;
         let (sender, receiver) = pair();
-        let event = |n: usize| FdbEvent {
-            change: FdbChange::Learned,
-            key: RawText::plain(&n.to_string()),
+        let event = |change, n: usize| FdbEvent {
+            change,
+            key: RawText::read(&format!(
+                r#"{{"bvid":"oid:0x26000000000001","mac":"02:00:00:00:{:02x}:{:02x}","switch_id":"oid:0x21000000000000"}}"#,
+                n >> 8,
+                n & 255
+            )),
             attrs: Default::default(),
         };
-        sender.send_fdb((0..10).map(event).collect());
-        sender.send_fdb((10..FDB_EVENTS_MAX + 3).map(event).collect());
-        let reports = receiver.take();
-        assert_eq!((reports.fdb.len(), reports.dropped), (FDB_EVENTS_MAX, 3));
-        assert!(reports.fdb.iter().enumerate().all(|(n, of)| of.key.to_string() == n.to_string()));
+        sender.send_fdb((0..10).map(|n| event(FdbChange::Learned, n)).collect());
+        sender.send_fdb((5..300).map(|n| event(FdbChange::Moved, n)).collect());
+        sender.send_fdb(vec![event(FdbChange::Aged, 0)]);
+        let expected: Vec<FdbEvent> = (1..10)
+            .map(|n| event(FdbChange::Learned, n))
+            .chain((10..300).map(|n| event(FdbChange::Moved, n)))
+            .collect();
+        assert_eq!(receiver.take().fdb.take(), expected);
         assert!(receiver.take().is_empty());
     }
 }

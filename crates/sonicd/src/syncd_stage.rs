@@ -5,6 +5,7 @@
 //! when its time is over. While the switch is stalled, syncd takes no request and sends no reply,
 //! but serves calls.
 
+use super::counters::CounterSink;
 use super::packets::PacketPath;
 use super::reconcile::ChipRounds;
 use super::syncd::Watchdog;
@@ -14,6 +15,7 @@ use crossbeam_channel::Select;
 use ribtide_prefix::AnyPrefix;
 use ribtide_prefix::Journal;
 use ribtide_runtime::call::CallQueue;
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
@@ -23,7 +25,7 @@ use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use ribtide_swss::sai::{ObjectId, ObjectType, Oid, SaiCall, SaiRequest, View};
-use ribtide_swss::syncd::{Syncd, SyncdOut};
+use ribtide_swss::syncd::{Polled, Syncd, SyncdOut};
 use ribtide_vswitch::VirtualSwitch;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -35,6 +37,8 @@ const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Requests at the chip at most.
 const AT_WORK: usize = 8;
+/// Objects whose counters are polled between two requests at most.
+const POLLED_AT_ONCE: usize = 8;
 
 /// The transport to orchagent.
 pub trait OrchLink: Send {
@@ -124,6 +128,9 @@ pub struct SyncdStage<C: SyncdChip = VirtualSwitch> {
     pub chip_wake_up: WakeUp,
     /// The packets of the virtual switch, if it forwards any.
     pub packets: Option<PacketPath>,
+    /// The sink of polled counters. In one process nothing is polled.
+    pub counters: Option<CounterSink>,
+    clock: Clock,
 }
 
 /// Shutdown requests: SONiC's `syncd_request_shutdown`.
@@ -186,6 +193,8 @@ impl<C: SyncdChip> SyncdStage<C> {
             reconcile: None,
             chip_wake_up: WakeUp::never(),
             packets: None,
+            counters: None,
+            clock: Clock::default(),
         }
     }
 
@@ -233,8 +242,10 @@ impl<C: SyncdChip> SyncdStage<C> {
                 continue;
             }
             self.reconcile(now)?;
+            let polled = self.poll_counters();
+            let aging = self.packets.as_ref().and_then(PacketPath::until);
             if let Some(Idle { takes, until }) = self.turn(&mut requests, now)?
-                && self.wait(calls, &signal, takes, until)
+                && self.wait(calls, &signal, takes, until.into_iter().chain(polled).chain(aging).min())
             {
                 requests = Vec::new();
                 idle::trim(&mut self);
@@ -276,6 +287,15 @@ impl<C: SyncdChip> SyncdStage<C> {
             self.link.fdb_events(events);
         }
         self.write_rows(out)
+    }
+
+    /// Polls some of the counters that are due. Returns when to go on.
+    fn poll_counters(&mut self) -> Option<Instant> {
+        let sink = self.counters.as_ref()?;
+        let mut polled = Polled::default();
+        let again = self.syncd.poll_counters(self.clock.now(), POLLED_AT_ONCE, &mut polled);
+        sink.values(&mut polled);
+        again.map(|again| Instant::now() + self.clock.until(again))
     }
 
     /// Compares the next page of the chip, if it is due.
@@ -327,7 +347,13 @@ impl<C: SyncdChip> SyncdStage<C> {
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
         }
+        if applies && !self.syncd.has_unapplied_view() {
+            self.syncd.chip_mut().settle();
+        }
         events::log_syncd(&mut out.events);
+        if let Some(sink) = &self.counters {
+            sink.settings(&mut out.polls);
+        }
         let done = self.syncd.chip_mut().done_at(now);
         // Always after the requests at the chip.
         let done = done.or_else(|| self.at_work.back().map(|work| work.done));

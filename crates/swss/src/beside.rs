@@ -15,7 +15,7 @@
 //! | `client` | requests of the client that do not simply pass |
 //! | `requests` | requests of ribtide's orchagent: those that are only stand-ins, and the others |
 //! | `own` | stand-ins, and what ribtide has put into the chip |
-//! | `leftovers` | what an earlier run of ribtide left in the chip |
+//! | `leftovers` | what an earlier run of ribtide left in the chip, until rows ask for it or it goes |
 //! | `view` | INIT_VIEW and APPLY_VIEW: ribtide's routes are put into the client's view |
 //! | `rows` | rows for ribtide's orchagent |
 
@@ -30,9 +30,9 @@ mod view;
 
 use crate::row::{Change, IntfRow, Name, NeighRow, PortRow, VrfRow};
 use crate::sai::text::Message;
-use crate::sai::{ObjectType, Oid, SaiReply, SaiRequest, Status, VidSource};
+use crate::sai::{ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb, VidSource};
 use client::Client;
-use learned::{Learned, Lesson};
+use learned::Learned;
 use leftovers::Leftovers;
 pub use message::from_zmq;
 use own::Own;
@@ -40,6 +40,7 @@ use requests::SentOwn;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use rows::Announced;
 use std::collections::VecDeque;
+use std::ops::Range;
 use view::Effect;
 
 /// The objects of one of ribtide's bulks in its program at most: a request of the client waits for
@@ -107,9 +108,28 @@ impl std::fmt::Display for BesideEvent {
     }
 }
 
+/// A part of the client's view in progress. A run that ends in the middle of a view leaves them to the
+/// next one, since syncd reads no view out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ViewRecord {
+    /// The client begins a view: what was recorded before is void.
+    Begun {
+        /// The default virtual router.
+        default_router: Oid,
+        /// The CPU port.
+        cpu_port: Oid,
+    },
+    /// A request of the client in the view, and the reply of syncd.
+    Passed(Message, Message),
+    /// There is no view in progress any more.
+    Ended,
+}
+
 /// The outputs of [`Beside`]: append-only; the caller carries them out and empties them.
 #[derive(Default, Debug)]
 pub struct BesideOut {
+    /// To a record that outlives the process, before any request and any reply to the client.
+    pub view: Vec<ViewRecord>,
     /// To syncd, in order.
     pub requests: Vec<Message>,
     /// To the client, each with the number of its request.
@@ -168,11 +188,27 @@ pub struct Beside {
     /// Removals that were refused: the stand-in, and when the client last tried.
     refused: Map<Oid, u64>,
     leftovers: Leftovers,
+    /// The same in the object ids of the view that the client is about to apply.
+    leftovers_in_view: Leftovers,
     /// When the client applied a view that lacks objects which ribtide carried over.
     carried_since: Option<u64>,
+    /// Whether objects got names that rows do not have yet.
+    renamed: bool,
     now_ms: u64,
+    /// The highest object id that ribtide's orchagent created: it takes them in blocks, and uses them up.
+    highest_id: u64,
     /// Requests of ribtide's orchagent at syncd at most.
     window: usize,
+}
+
+/// The ids of objects that a request creates.
+fn created_ids(request: &SaiRequest) -> impl Iterator<Item = Oid> + '_ {
+    let items = match &request.call {
+        SaiCall::One { verb: Verb::Create, item, .. } => std::slice::from_ref(item),
+        SaiCall::Bulk { verb: Verb::Create, items, .. } => items.as_slice(),
+        _ => &[],
+    };
+    items.iter().filter_map(|item| item.id.oid())
 }
 
 impl Beside {
@@ -196,8 +232,11 @@ impl Beside {
             sent: VecDeque::new(),
             refused: Map::default(),
             leftovers: Leftovers::default(),
+            leftovers_in_view: Leftovers::default(),
             carried_since: None,
+            renamed: false,
             now_ms: 0,
+            highest_id: 0,
             window: window.max(1),
         }
     }
@@ -259,23 +298,36 @@ impl Beside {
     }
 
     /// Takes in the name of an object: a LAG (COUNTERS_LAG_NAME_MAP) or a router interface
-    /// (COUNTERS_RIF_NAME_MAP).
-    pub fn name(&mut self, oid: Oid, name: &str, out: &mut BesideOut) {
+    /// (COUNTERS_RIF_NAME_MAP). Rows follow with the next call of [`Beside::run`], or of
+    /// [`Beside::found_all`].
+    pub fn name(&mut self, oid: Oid, name: &str) {
         let learned = self.view.as_mut().unwrap_or(&mut self.learned);
-        if learned.name(oid, name) && self.view.is_none() {
-            self.take_lessons(vec![Lesson::Names], out);
-        }
+        self.renamed |= learned.name(oid, name) && self.view.is_none();
     }
 
-    /// Takes in the VRF of a router interface.
-    pub fn name_router(&mut self, interface: &str, vrf: &str, out: &mut BesideOut) {
+    /// Takes in the VRF of a router interface, as [`Beside::name`].
+    pub fn name_router(&mut self, interface: &str, vrf: &str) {
         let learned = self.view.as_mut().unwrap_or(&mut self.learned);
         let Some(oid) = learned.interface(interface) else { return };
         let Some(router) = learned.interfaces.get(&oid).map(|interface| interface.virtual_router) else {
             return;
         };
-        if learned.name_router(router, vrf) && self.view.is_none() {
-            self.take_lessons(vec![Lesson::Names], out);
+        self.renamed |= learned.name_router(router, vrf) && self.view.is_none();
+    }
+
+    /// Takes in the records of a view that was in progress when the last run ended ([`BesideOut::view`]).
+    /// Call it after [`Beside::found_all`].
+    pub fn found_view(&mut self, records: impl IntoIterator<Item = ViewRecord>) {
+        for record in records {
+            match record {
+                ViewRecord::Begun { .. } => self.view = Some(self.learned.next_view()),
+                ViewRecord::Passed(request, reply) => {
+                    if let Some(view) = &mut self.view {
+                        view.learn(&request, &reply, &mut Vec::new());
+                    }
+                }
+                ViewRecord::Ended => self.view = None,
+            }
         }
     }
 
@@ -284,7 +336,30 @@ impl Beside {
         self.now_ms = now_ms;
         self.look_at_refusals(out);
         self.look_at_carried(out);
-        self.look_at_leftovers();
+        self.look_at_leftovers(out);
+    }
+
+    /// Which of these ranges of object ids no object of ribtide has, nor will have: a record of the ids
+    /// that ribtide took needs them no longer. O(objects of ribtide · log).
+    pub fn unused_ids(&self, ranges: &[Range<u64>]) -> Vec<bool> {
+        let own = &self.own;
+        let made = own.groups.keys().chain(own.members.keys()).chain(own.labelled.keys());
+        let made = made.filter_map(|oid| own.translate(*oid));
+        let left = self.leftovers.objects().chain(self.leftovers_in_view.objects());
+        let carried = [Some(&self.learned), self.view.as_ref()].into_iter().flatten().flat_map(|learned| {
+            let interfaces = learned.interfaces.iter().filter(|(_, interface)| interface.carried);
+            let hops = learned.next_hops.iter().filter(|(_, hop)| hop.carried);
+            interfaces.map(|(oid, _)| *oid).chain(hops.map(|(oid, _)| *oid))
+        });
+        let waiting = self.requests.iter().flat_map(created_ids);
+        let mut used: Vec<u64> = made.chain(left).chain(carried).chain(waiting).map(Oid::index).collect();
+        used.push(self.highest_id);
+        used.sort_unstable();
+        let is_unused = |range: &Range<u64>| {
+            let at = used.partition_point(|index| *index < range.start);
+            used.get(at).is_none_or(|index| *index >= range.end)
+        };
+        ranges.iter().map(is_unused).collect()
     }
 
     /// Whether the machine needs the time soon: a removal waits, or what was carried over.
@@ -318,6 +393,9 @@ impl Beside {
     /// Sends what can be sent: the program, then the client's request, then one of ribtide's
     /// orchagent, whose bulks are bounded by its own setting.
     pub fn run(&mut self, out: &mut BesideOut) {
+        if self.renamed && self.view.is_none() {
+            self.announce_all(out);
+        }
         loop {
             // The program depends on replies to earlier requests of it only by their order.
             if self.sent.len() < self.window

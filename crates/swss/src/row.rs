@@ -59,6 +59,8 @@ pub enum Db {
     Asic,
     /// Counters, CRM among them.
     Counters,
+    /// Which counters syncd polls.
+    FlexCounter,
     /// Configuration.
     Config,
     /// Observed state.
@@ -74,6 +76,7 @@ impl Db {
             Db::Appl => "APPL_DB",
             Db::Asic => "ASIC_DB",
             Db::Counters => "COUNTERS_DB",
+            Db::FlexCounter => "FLEX_COUNTER_DB",
             Db::Config => "CONFIG_DB",
             Db::State => "STATE_DB",
             Db::ApplState => "APPL_STATE_DB",
@@ -86,6 +89,7 @@ impl Db {
             Db::Appl => 0,
             Db::Asic => 1,
             Db::Counters => 2,
+            Db::FlexCounter => 5,
             Db::Config => 4,
             Db::State => 6,
             Db::ApplState => 14,

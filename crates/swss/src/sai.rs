@@ -5,6 +5,7 @@
 
 mod attr;
 pub mod binary;
+pub(crate) mod fdb_queue;
 mod model;
 pub mod notification;
 mod object;
@@ -16,6 +17,7 @@ pub mod text;
 mod vid;
 
 pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, OutsegType, PacketAction, RifType};
+pub use fdb_queue::FdbQueue;
 pub use object::{InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
 pub use query::{CounterOp, Query, QueryReply};
 pub use raw::{RawAttr, RawText};

@@ -6,10 +6,12 @@
 //! does not wait for the database. It also keeps what the chip holds, for the comparison with the
 //! view of a starting orchagent.
 
+mod discovery;
 mod entries;
 mod fdb;
 mod order;
 mod packed;
+mod polls;
 mod queries;
 mod reconcile;
 mod store;
@@ -26,7 +28,8 @@ use crate::sai::{
 use order::creation_order;
 pub use order::{ORDER, place};
 pub use packed::PackedChanges;
-use queries::Polls;
+use polls::Polls;
+pub use polls::{CounterScript, PollChange, Polled};
 pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
 use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use std::collections::BTreeMap;
@@ -78,6 +81,8 @@ pub struct SyncdOut {
     pub rows: PackedChanges,
     /// To the log: what did not succeed, as sentences.
     pub events: Vec<String>,
+    /// To FLEX_COUNTER_DB: changes of the counters that are polled.
+    pub polls: Vec<PollChange>,
 }
 
 /// Whether the chip says that it has no such object.
@@ -377,13 +382,15 @@ impl<S: Sai> Syncd<S> {
         // The view may change every object.
         self.watched.clear();
         self.unapplied = false;
+        // Each orchagent sets what is polled in its view.
+        self.polls = Polls::default();
+        out.polls.push(PollChange::Reset);
         if self.rid(SWITCH).is_none() {
             self.rid_of.clear();
             self.vid_of.clear();
             self.store = Store::default();
             self.own.clear();
             self.found.clear();
-            self.polls = Polls::default();
             self.view = None;
             out.rows.push(AsicChange::Wipe);
             return Status::Success;
@@ -849,39 +856,6 @@ impl<S: Sai> Syncd<S> {
         if self.has_unapplied_view() {
             out.rows.push(AsicChange::View(true));
         }
-    }
-
-    /// Discovers the objects that a switch has of its own.
-    fn discover_all(&mut self, out: &mut SyncdOut) {
-        let Some(switch) = self.rid(SWITCH) else { return };
-        let own = self.chip.own_objects(switch);
-        let new = own.into_iter().filter(|(_, rid)| !self.vid_of.contains_key(rid)).collect();
-        self.discover(new, out);
-    }
-
-    /// Gives VIDs to objects of the chip, by RID, that have none.
-    fn discover(&mut self, new: Vec<(ObjectType, Oid)>, out: &mut SyncdOut) {
-        if new.is_empty() {
-            return;
-        }
-        let numbers = match self.vids.take(new.len() as u64) {
-            Ok(numbers) => numbers,
-            Err(why) => return out.events.push(format!("no object numbers: {why}")),
-        };
-        for ((object, rid), index) in new.into_iter().zip(numbers) {
-            let vid = Oid::vid(object, index);
-            self.map(vid, rid, out);
-            self.own.insert(vid, object);
-            if is_listed(object) {
-                self.found.entry(object).or_default().push(vid);
-            }
-            self.store.set(object, vid.into(), &Attrs::new());
-            out.rows.set(object, &vid.into(), &Attrs::new());
-            if let Some(view) = &mut self.view {
-                view.set(object, vid.into(), &Attrs::new());
-            }
-        }
-        self.write_hidden(out);
     }
 
     /// Emits the fields of `HIDDEN`.

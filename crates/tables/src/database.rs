@@ -8,6 +8,7 @@ use ribtide_swss::Db;
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The path at which SONiC's database container writes the configuration.
 pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
@@ -52,6 +53,8 @@ pub struct Database {
     pub separator: String,
     /// The server.
     pub address: Address,
+    /// The name that connections give themselves, as `CLIENT LIST` shows it.
+    pub client: Option<Arc<str>>,
 }
 
 impl Database {
@@ -95,7 +98,8 @@ impl Server {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Databases(Vec<Database>);
 
-const ALL: [Db; 6] = [Db::Appl, Db::Asic, Db::Counters, Db::Config, Db::State, Db::ApplState];
+const ALL: [Db; 7] =
+    [Db::Appl, Db::Asic, Db::Counters, Db::FlexCounter, Db::Config, Db::State, Db::ApplState];
 
 impl Databases {
     /// Reads `file`; without one, SONiC's default file. Without that too, the databases are on one
@@ -169,6 +173,13 @@ impl Databases {
         }
     }
 
+    /// The same, with connections that have this name at the server.
+    pub fn for_client(mut self, name: &str) -> Databases {
+        let client: Arc<str> = format!("ribtide-{name}").into();
+        self.0.iter_mut().for_each(|database| database.client = Some(client.clone()));
+        self
+    }
+
     /// Every database on one server, under SONiC's default numbers.
     pub fn one_server(address: Address) -> Databases {
         Databases(
@@ -178,6 +189,7 @@ impl Databases {
                     id: db.id().into(),
                     separator: db.separator().into(),
                     address: address.clone(),
+                    client: None,
                 })
                 .collect(),
         )
@@ -241,7 +253,14 @@ impl Databases {
         let root: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let mut databases = Vec::new();
         for db in ALL {
-            databases.push(place(&root, db.name(), db)?);
+            let has = root.get("DATABASES").and_then(|all| all.get(db.name())).is_some();
+            databases.push(match db {
+                // Only counters are in it, so a file without it is no reason to stop.
+                Db::FlexCounter if !has => {
+                    Database { db, id: db.id().into(), ..place(&root, Db::Counters.name(), db)? }
+                }
+                _ => place(&root, db.name(), db)?,
+            });
         }
         Ok(Databases(databases))
     }
@@ -275,7 +294,7 @@ fn place(root: &Value, name: &str, db: Db) -> Result<Database, String> {
     let id = id.ok_or_else(|| format!("the id of {} is not a number", name))?;
     let separator = of("separator").ok().and_then(Value::as_str);
     let separator = separator.map_or_else(|| db.separator().into(), str::to_owned);
-    Ok(Database { db, id, separator, address })
+    Ok(Database { db, id, separator, address, client: None })
 }
 
 /// A namespace, or `None` for the host, with its file.

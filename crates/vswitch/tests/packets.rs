@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use ribtide_swss::row::Mac;
+use ribtide_swss::sai::notification::FdbChange;
 use ribtide_swss::sai::{
     Attr, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
     PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
@@ -21,6 +22,8 @@ struct Bench {
     vr: Oid,
     cpu: Oid,
     ports: Vec<Oid>,
+    /// The bridge port of each port in a VLAN.
+    bridge_ports: HashMap<Oid, Oid>,
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -44,7 +47,7 @@ impl Bench {
         else {
             panic!("{own:?}")
         };
-        let mut bench = Bench { chip, switch, vr, cpu, ports: ports.into() };
+        let mut bench = Bench { chip, switch, vr, cpu, ports: ports.into(), bridge_ports: HashMap::new() };
         for port in bench.ports.clone() {
             bench.set(ObjectType::Port, port, Attr::PortAdminState(true));
         }
@@ -134,6 +137,7 @@ impl Bench {
         for (port, mode) in members {
             let kind = Attr::read("SAI_BRIDGE_PORT_ATTR_TYPE", "SAI_BRIDGE_PORT_TYPE_PORT").unwrap();
             let bridge_port = self.make(ObjectType::BridgePort, vec![kind, Attr::BridgePortPort(*port)]);
+            self.bridge_ports.insert(*port, bridge_port);
             let mode = Attr::read("SAI_VLAN_MEMBER_ATTR_VLAN_TAGGING_MODE", mode).unwrap();
             let attrs = vec![Attr::VlanMemberVlan(vlan), Attr::VlanMemberBridgePort(bridge_port), mode];
             self.make(ObjectType::VlanMember, attrs);
@@ -499,6 +503,84 @@ fn a_vlan_floods_learns_tags_and_is_routed() {
     assert_eq!(bench.arrive(1, &station(None)), [(Interface::Port(ports[3]), station(None))]);
 }
 
+/// The clock is the test's.
+#[test]
+fn addresses_are_forgotten_by_age_and_every_change_is_reported() {
+    let mut bench = Bench::new();
+    let ports = bench.ports.clone();
+    let switch = bench.switch;
+    let untagged = "SAI_VLAN_TAGGING_MODE_UNTAGGED";
+    let vlan = bench.vlan(10, &[(ports[1], untagged), (ports[2], untagged), (ports[3], untagged)]);
+    let frame = |dst, src| ethernet(dst, src, None, 0x0800, &[1; 20]);
+    let to = |bench: &mut Bench, dst| bench.arrive(3, &frame(dst, [2, 0, 0, 0, 0xcc, 0])).len();
+    let set = |bench: &mut Bench, name: &str, value: &str| {
+        bench.set(ObjectType::Switch, switch, Attr::read(name, value).unwrap());
+    };
+    // Without the client's wish there is no event, and without an aging time no age.
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.chip.tick(3_600_000_000);
+    assert_eq!((to(&mut bench, HOST), bench.chip.fdb_events()), (1, vec![]));
+    bench.chip.query(&Query::FlushFdb { attrs: Default::default() });
+    set(&mut bench, "SAI_SWITCH_ATTR_FDB_EVENT_NOTIFY", "0x1");
+    set(&mut bench, "SAI_SWITCH_ATTR_FDB_AGING_TIME", "600");
+    let start = 3_600_000_000;
+    let events = |bench: &mut Bench| -> Vec<(FdbChange, String, String)> {
+        let text = |event: ribtide_swss::sai::notification::FdbEvent| {
+            let port =
+                event.attrs.iter().find(|attr| attr.name() == "SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID").unwrap();
+            (event.change, event.key.to_string(), port.value())
+        };
+        bench.chip.fdb_events().into_iter().map(text).collect()
+    };
+    let key = |mac: [u8; 6]| format!(r#"{{"bvid":"{vlan}","mac":"{}","switch_id":"{switch}"}}"#, Mac(mac));
+    let (first, second) =
+        (bench.bridge_ports[&ports[1]].to_string(), bench.bridge_ports[&ports[2]].to_string());
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    bench.arrive(2, &frame([0xff; 6], NEIGHBOR));
+    assert_eq!(
+        events(&mut bench),
+        [(FdbChange::Learned, key(HOST), first.clone()), (FdbChange::Learned, key(NEIGHBOR), second.clone())]
+    );
+    // 400 s later one is heard again, behind another port.
+    bench.chip.tick(start + 400_000);
+    bench.arrive(2, &frame([0xff; 6], HOST));
+    assert_eq!(events(&mut bench), [(FdbChange::Moved, key(HOST), second.clone())]);
+    bench.chip.tick(start + 599_000);
+    assert_eq!((to(&mut bench, NEIGHBOR), events(&mut bench).len()), (1, 1), "the sender was learned");
+    bench.chip.tick(start + 600_000);
+    assert_eq!(events(&mut bench), [(FdbChange::Aged, key(NEIGHBOR), second.clone())]);
+    assert_eq!(
+        (to(&mut bench, NEIGHBOR), to(&mut bench, HOST)),
+        (2, 1),
+        "frames to it flood, to the other not"
+    );
+    assert!(bench.chip.tick(start + 999_000).is_some());
+    assert_eq!(events(&mut bench), []);
+    bench.chip.tick(start + 1_000_000);
+    assert_eq!(events(&mut bench), [(FdbChange::Aged, key(HOST), second)]);
+    // An entry that a client made as learned gets old, too; a static one does not.
+    for (mac, kind) in [([2, 0, 0, 0, 0xdd, 0], "DYNAMIC"), ([2, 0, 0, 0, 0xdd, 1], "STATIC")] {
+        let attrs = [
+            Attr::read("SAI_FDB_ENTRY_ATTR_TYPE", &format!("SAI_FDB_ENTRY_TYPE_{kind}")).unwrap(),
+            Attr::read("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", &first).unwrap(),
+        ];
+        let fdb = ObjectType::from_name("SAI_OBJECT_TYPE_FDB_ENTRY").unwrap();
+        assert_eq!(bench.chip.entry(Verb::Create, fdb, &RawText::read(&key(mac)), &attrs), Ok(()));
+    }
+    bench.chip.tick(start + 1_001_000);
+    bench.chip.tick(start + 1_602_000);
+    let aged: Vec<String> =
+        events(&mut bench).into_iter().map(|(change, key, _)| format!("{change:?} {key}")).collect();
+    assert!(aged.contains(&format!("Aged {}", key([2, 0, 0, 0, 0xdd, 0]))), "{aged:?}");
+    assert!(!aged.contains(&format!("Aged {}", key([2, 0, 0, 0, 0xdd, 1]))), "{aged:?}");
+    // A flush is one event.
+    bench.chip.query(&Query::FlushFdb { attrs: Default::default() });
+    let [(change, flushed, port)] = &events(&mut bench)[..] else { panic!("one event") };
+    assert_eq!((*change, port.as_str()), (FdbChange::Flushed, "oid:0x0"));
+    assert!(flushed.contains("00:00:00:00:00:00"), "{flushed}");
+}
+
 #[test]
 fn a_sub_interface_has_the_frames_of_its_tag() {
     let mut bench = Bench::new();
@@ -600,6 +682,77 @@ fn labels_are_pushed_swapped_and_popped() {
     assert_eq!(bench.arrive(0, &trapped), [(Interface::Host(host), trapped)]);
     bench.set(ObjectType::RouterInterface, first, Attr::RifMpls(false));
     assert_eq!(bench.dropped(0, &labelled(SWITCH, HOST, &[entry(20, true, 7)], inner(9))), Drop::NotRouted);
+}
+
+/// Without maps of SAI a bridged frame keeps the priority of its tag, a routed one has none, and a packet keeps its DSCP.
+/// Labels carry the traffic class (RFC 3270, 2.6.3).
+#[test]
+fn priorities_are_kept_where_no_map_changes_them() {
+    let mut bench = Bench::new();
+    let ports = bench.ports.clone();
+    let tagged = "SAI_VLAN_TAGGING_MODE_TAGGED";
+    let vlan = bench
+        .vlan(10, &[(ports[1], tagged), (ports[2], tagged), (ports[3], "SAI_VLAN_TAGGING_MODE_UNTAGGED")]);
+    let rif = bench.rif([Attr::RifKind(RifType::Vlan), Attr::RifVlan(vlan)]);
+    // PCP 5 and DEI.
+    let with = |tag: u16| ethernet(NEIGHBOR, HOST, Some(tag), 0x0800, &[1; 20]);
+    let wanted = [
+        (Interface::Port(ports[2]), with(0xb00a)),
+        (Interface::Port(ports[3]), ethernet(NEIGHBOR, HOST, None, 0x0800, &[1; 20])),
+    ];
+    assert_eq!(bench.arrive(1, &with(0xb00a)), wanted);
+    // A tag with a priority and no VLAN, at the member without tags.
+    let sent = bench.arrive(3, &with(0x6000));
+    assert_eq!(sent, [(Interface::Port(ports[1]), with(0x600a)), (Interface::Port(ports[2]), with(0x600a))]);
+    // Routed into the VLAN and into a sub-interface; DSCP 46 and ECN 1 stay.
+    let marked = |ttl| {
+        let mut packet = v4("10.0.10.2", "10.0.30.2", ttl, 7, b"");
+        (packet[1], packet[10], packet[11]) = (0xb9, 0, 0);
+        let checksum = !sum(&packet[..20]);
+        packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+        packet
+    };
+    let sub = bench.rif([Attr::RifKind(RifType::SubPort), Attr::RifPort(ports[4]), Attr::RifOuterVlan(30)]);
+    bench.neighbor(sub, "10.0.30.2", NEIGHBOR);
+    let arrives = ethernet(SWITCH, HOST, Some(0xb00a), 0x0800, &marked(9));
+    let leaves = ethernet(NEIGHBOR, SWITCH, Some(30), 0x0800, &marked(8));
+    assert_eq!(bench.arrive(1, &arrives), [(Interface::Port(ports[4]), leaves)]);
+    // Labels: those that are pushed have the class of the DSCP, 5.
+    bench.set(ObjectType::RouterInterface, rif, Attr::RifMpls(true));
+    let attrs = |op, labels: &[u32]| {
+        vec![
+            Attr::NextHopKind(NextHopType::Mpls),
+            Attr::NextHopIp(ip("10.0.30.2")),
+            Attr::NextHopRif(sub),
+            Attr::NextHopLabels(labels.into()),
+            Attr::NextHopOutseg(op),
+        ]
+    };
+    let push = bench.make(ObjectType::NextHop, attrs(OutsegType::Push, &[100]));
+    let swap = bench.make(ObjectType::NextHop, attrs(OutsegType::Swap, &[300]));
+    bench.route("10.0.30.2/32", [Attr::RouteNextHop(push)]);
+    let class = |class: u32, entry: [u8; 4]| (u32::from_be_bytes(entry) | class << 9).to_be_bytes();
+    let labelled = |src, dst, tag, labels: &[[u8; 4]], packet: &[u8]| {
+        ethernet(dst, src, Some(tag), 0x8847, &[&labels.concat()[..], packet].concat())
+    };
+    let pushed = labelled(SWITCH, NEIGHBOR, 30, &[class(5, entry(100, true, 8))], &marked(8));
+    assert_eq!(bench.arrive(1, &arrives), [(Interface::Port(ports[4]), pushed)]);
+    for (label, to) in [(20, swap), (21, bench.hop(sub, "10.0.30.2"))] {
+        let id = ObjectId::Inseg(InsegEntry { switch: bench.switch, label });
+        let attrs = [Attr::InsegNextHop(to), Attr::InsegPop(1)].into_iter().collect();
+        let created = bench.chip.one(Verb::Create, ObjectType::InsegEntry, &mut Item { id, attrs });
+        assert_eq!(created, Status::Success);
+    }
+    let mut through =
+        |labels: &[[u8; 4]]| bench.arrive(1, &labelled(HOST, SWITCH, 0xb00a, labels, &marked(9)));
+    let to = Interface::Port(ports[4]);
+    let swapped = labelled(SWITCH, NEIGHBOR, 30, &[class(3, entry(300, true, 6))], &marked(9));
+    assert_eq!(through(&[class(3, entry(20, true, 7))]), [(to, swapped)]);
+    // The label below gets the class of the one that goes; the packet below the last one keeps its own.
+    let popped = labelled(SWITCH, NEIGHBOR, 30, &[class(3, entry(55, true, 6))], &marked(9));
+    assert_eq!(through(&[class(3, entry(21, false, 7)), class(1, entry(55, true, 70))]), [(to, popped)]);
+    let last = ethernet(NEIGHBOR, SWITCH, Some(30), 0x0800, &marked(6));
+    assert_eq!(through(&[class(3, entry(21, true, 7))]), [(to, last)]);
 }
 
 /// A switch with everything that a frame can meet.

@@ -25,6 +25,7 @@ mod prefetching;
 mod query;
 mod ranked;
 mod refresh;
+mod rib_change;
 mod route;
 mod scans;
 mod sessions;
@@ -46,6 +47,7 @@ use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
 use attrs::AttrTable;
+use effects::Audience;
 use feed::Fed;
 use gate::Gates;
 use next_hops::News;
@@ -302,7 +304,7 @@ impl Shard {
                 let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
-                let may_be_inside = recursive && core.attrs.hops.tracks();
+                let may_be_inside = recursive && core.attrs.hops.separates();
                 let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -390,10 +392,11 @@ impl Shard {
     /// The state of a next hop changed: schedules reselection.
     fn heard(&mut self, news: News) {
         match news {
-            News::Same => {}
             // The waiting prefixes are known, so a new next hop does not scan all tables.
             News::First => self.work.resolved(&mut self.core.unanswered),
             News::Other => self.work.redecide(),
+            News::Distance if self.core.attrs.has_aigp() => self.work.redecide(),
+            News::Same | News::Distance => {}
         }
     }
 }
@@ -448,7 +451,7 @@ impl Core {
     /// changes of watches.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
-        self.attrs.hops.uses(out.next_hops());
+        out.add_uses(&mut self.attrs.hops);
         if self.watches.is_some() {
             self.report_watches(out);
         }
@@ -897,13 +900,14 @@ impl Core {
         if self.watches.is_some() {
             return self.advertise_watched(prefix, [old, new], out);
         }
-        self.send_best(prefix, old, new, out);
+        self.send_best(Audience::All, prefix, old, new, out);
     }
 
-    /// Sends workers a change of the path of a prefix; at most one of both is `None`.
+    /// Sends a change of the path of a prefix; at most one of both is `None`.
     #[inline]
     fn send_best<F: BgpFamily>(
         &mut self,
+        to: Audience,
         prefix: Prefix<F>,
         old: Option<Path>,
         new: Option<Path>,
@@ -913,13 +917,13 @@ impl Core {
             // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}
             Some(false) => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, NONE);
-                out.change(prefix, NONE, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, NONE);
+                out.change(to, prefix, NONE, after);
             }
             None => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, after);
             }
         }
     }
@@ -936,10 +940,10 @@ impl Core {
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }
 
-    fn index(&mut self, path: Option<Path>, out: &mut ShardOut) -> u32 {
+    fn index(&mut self, to: Audience, path: Option<Path>, out: &mut ShardOut) -> u32 {
         let Some(path) = path else { return NONE };
         let source = self.sessions.get(path.session).info.id;
         let (attrs, noted) = self.attrs.in_batch(path.attrs);
-        out.path(attrs, source, noted)
+        out.path(to, attrs, source, noted)
     }
 }

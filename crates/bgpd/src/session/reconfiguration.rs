@@ -1,7 +1,7 @@
 //! Reload of the neighbours, while other sessions continue.
 
 use super::peer::Peer;
-use super::{HandedOverListeners, Sessions, keys, tcp_ao};
+use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::{PeerId, PeerKind};
@@ -153,16 +153,6 @@ fn keeps_keys(old: Option<&TcpAoConfig>, new: Option<&TcpAoConfig>) -> bool {
 }
 
 impl Sessions {
-    /// Listens where the next run of BGP with this configuration does, and gives the sockets away: this run accepts no connection
-    /// any more.
-    ///
-    /// # Errors
-    /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
-    pub fn hand_over_listeners(&mut self, bgp: &BgpConfig) -> Result<HandedOverListeners, String> {
-        self.listen(bgp)?;
-        Ok(self.listeners.hand_over(&self.poll))
-    }
-
     /// Changes the keys and addresses of the listening sockets.
     ///
     /// # Errors

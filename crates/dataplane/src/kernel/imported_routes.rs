@@ -17,7 +17,8 @@ use ribtide_wire::netlink::numbers::{
     RT_TABLE_MAIN, RTM_F_CLONED, RTN_THROW, RTPROT_KERNEL, RTPROT_REDIRECT,
 };
 use ribtide_wire::netlink::{
-    Content, Forward, Hop, Link, Member, NextHops as Given, Route, RouteKind, Via, dump_routes,
+    Content, Forward, Hop, Link, Member, NextHop, NextHops as Given, Route, RouteKind, Via, dump_next_hops,
+    dump_routes,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,6 +39,17 @@ enum Object {
     Group(Vec<Member>),
     /// An unsupported kind.
     Other,
+}
+
+impl Object {
+    fn of(object: &NextHop<'_>) -> Object {
+        match object.forward {
+            Forward::Blackhole(_) => Object::Blackhole,
+            Forward::Via(_, via) => Object::Single(via),
+            Forward::Group(members) => Object::Group(members.collect()),
+            Forward::Other => Object::Other,
+        }
+    }
 }
 
 /// One route.
@@ -96,13 +108,16 @@ pub(super) struct ImportedRoutes {
     unordered: bool,
 }
 
+/// In the place of a program's protocol number: the routes of all.
+const ALL: u8 = 0;
+
 /// A route of another program in a dump.
 type Key = (AnyPrefix, u32);
 
 impl ImportedRoutes {
     /// An empty table for the default VRF.
     pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
-        let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
+        let table = table(config);
         let own_metric = (table == config.table).then_some(config.metric);
         ImportedRoutes { own_metric, ..ImportedRoutes::of(config, Vrf { table, ..Vrf::default() }) }
     }
@@ -128,20 +143,23 @@ impl ImportedRoutes {
         (self.vrf, self.table) == (vrf.id, vrf.table)
     }
 
-    /// The source table.
-    pub(super) fn table(&self) -> u32 {
-        self.table
-    }
-
-    /// Starts over before a dump; routes that the dump does not have are removed.
-    pub(super) fn restart(&mut self) {
-        self.objects.clear();
-        self.several.clear();
-        self.unordered = false;
+    /// Reads the whole table, and all next-hop objects. Takes over what differs.
+    ///
+    /// # Errors
+    /// The kernel refuses a dump.
+    pub(super) fn read_all(&mut self, requests: &mut Socket) -> io::Result<()> {
+        self.objects = requests.dump(dump_next_hops, |objects: &mut Map<u32, Object>, content| {
+            if let Content::NewNextHop(object) = content {
+                objects.insert(object.id, Object::of(&object));
+            }
+        })?;
         for_each_family!(F => {
             let table = self.tables.get_mut::<F>();
-            table.touched.extend(table.routes.drain().map(|(prefix, _)| prefix));
+            table.touched.extend(table.routes.keys());
         });
+        (self.unordered, self.unverified) = (false, BTreeSet::new());
+        self.several.clear();
+        self.verify_protocol(requests, ALL).map(drop)
     }
 
     /// Handles a notification. A new route with the metric of own routes waits for
@@ -161,7 +179,13 @@ impl ImportedRoutes {
                     return true;
                 }
             }
-            Content::DelRoute(route) => self.unordered |= self.several.contains(&key(route)),
+            // It may have replaced the known one.
+            Content::NewRoute(route) if route.table == self.table => {
+                self.unverified.extend(self.protocol_of(route));
+            }
+            Content::DelRoute(route) if route.table == self.table => {
+                self.unordered |= self.several.contains(&key(route));
+            }
             _ => {}
         }
         self.take(content);
@@ -179,9 +203,9 @@ impl ImportedRoutes {
         protocol
     }
 
-    /// Whether the table is to be read as a whole; resets that.
-    pub(super) fn take_unordered(&mut self) -> bool {
-        std::mem::take(&mut self.unordered)
+    /// Whether the whole table is to be read.
+    pub(super) fn is_unordered(&self) -> bool {
+        self.unordered
     }
 
     /// Whether a route waits for [`ImportedRoutes::verify`].
@@ -239,7 +263,8 @@ impl ImportedRoutes {
         Ok(differing)
     }
 
-    /// Reads the routes of a program. Counts those with another content than the known one.
+    /// Reads the routes of a program, or of [`ALL`]. Counts those with another content than the known
+    /// one. The dump has the routes of a prefix and metric in their order.
     fn read<F: Family>(
         &mut self,
         requests: &mut Socket,
@@ -252,11 +277,12 @@ impl ImportedRoutes {
             |found: &mut BTreeSet<Key>, content| {
                 // A kernel without strict checks sends the routes of others too.
                 let Content::NewRoute(route) = &content else { return };
-                if route.protocol != protocol || !self.wanted(route) {
+                if ![ALL, route.protocol].contains(&protocol) || !self.wanted(route) {
                     return;
                 }
                 let known = self.protocol_of(route);
-                if !found.insert(key(route)) || known.is_some_and(|known| known != protocol) {
+                let is_others = protocol != ALL && known.is_some_and(|known| known != protocol);
+                if !found.insert(key(route)) || is_others {
                     self.several.insert(key(route));
                     return;
                 }
@@ -273,25 +299,15 @@ impl ImportedRoutes {
         }
     }
 
-    /// Known routes of a program that are not in this dump.
+    /// Known routes of a program, or of [`ALL`], that are not in this dump.
     fn without<F: Family>(&self, protocol: u8, found: &BTreeSet<Key>) -> Vec<(Prefix<F>, u32)> {
         let mut missing = Vec::new();
         for (prefix, routes) in &self.tables.get::<F>().routes {
-            let of = routes.iter().filter(|(_, known)| known.protocol == protocol);
+            let of = routes.iter().filter(|(_, known)| [ALL, known.protocol].contains(&protocol));
             let lost = of.filter(|(metric, _)| !found.contains(&(prefix.any(), **metric)));
             missing.extend(lost.map(|(metric, _)| (*prefix, *metric)));
         }
         missing
-    }
-
-    /// Handles a message of a complete dump, which has the routes of a prefix in their order.
-    pub(super) fn dumped(&mut self, content: &Content<'_>) {
-        match content {
-            Content::NewRoute(route) if self.wanted(route) && self.protocol_of(route).is_some() => {
-                self.several.insert(key(route));
-            }
-            _ => self.take(content),
-        }
     }
 
     fn take(&mut self, content: &Content<'_>) {
@@ -299,13 +315,7 @@ impl ImportedRoutes {
             Content::NewRoute(route) => for_each_family!(F => { self.route::<F>(route, true); }),
             Content::DelRoute(route) => for_each_family!(F => { self.route::<F>(route, false); }),
             Content::NewNextHop(object) => {
-                let content = match object.forward {
-                    Forward::Blackhole(_) => Object::Blackhole,
-                    Forward::Via(_, via) => Object::Single(via),
-                    Forward::Group(members) => Object::Group(members.collect()),
-                    Forward::Other => Object::Other,
-                };
-                self.objects.insert(object.id, content);
+                self.objects.insert(object.id, Object::of(object));
                 self.object_changed(object.id);
             }
             Content::DelNextHop(id) => {
@@ -520,6 +530,11 @@ impl ImportedRoutes {
     }
 }
 
+/// The table that routes of the default VRF are imported from.
+pub(super) fn table(config: &KernelConfig) -> u32 {
+    if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() }
+}
+
 /// The prefix and the metric of a route.
 fn key(route: &Route<'_>) -> Key {
     (route.prefix, route.metric.unwrap_or(0))
@@ -550,7 +565,7 @@ fn switched_on(link: &Link<'_>) -> bool {
 mod tests {
     use super::*;
     use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_STATIC};
-    use ribtide_wire::netlink::{Hops, Members, NextHop};
+    use ribtide_wire::netlink::{Hops, Members};
 
     fn hop(gateway: &str, ifindex: u32) -> Hop {
         let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
@@ -599,11 +614,9 @@ mod tests {
         assert!(news(&mut imported).is_empty());
         imported.take(&Content::DelRoute(near));
         assert_eq!(news(&mut imported), ["192.0.2.0/24 20 10.1.0.2@4"]);
-        // A dump that shows the same changes nothing; one that does not show it takes it away.
-        imported.restart();
         imported.take(&Content::NewRoute(far));
         assert!(news(&mut imported).is_empty());
-        imported.restart();
+        imported.take(&Content::DelRoute(far));
         assert_eq!(news(&mut imported), ["192.0.2.0/24 gone"]);
     }
 

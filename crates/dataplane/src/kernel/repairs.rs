@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The minimum interval of log messages about repairs.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How the kernel differed from the desired state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

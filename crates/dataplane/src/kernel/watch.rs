@@ -8,12 +8,12 @@
 use super::Note;
 use super::REOPEN;
 use super::imported_routes::ImportedRoutes;
-use super::repairs::{Difference, RepairCounters};
+use super::repairs::{Difference, LOG_INTERVAL, RepairCounters};
 use super::system::System;
 use super::vrf::Listed;
 use ribtide_config::KernelConfig;
-use ribtide_netlink::{Socket, overran};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_netlink::{ROUTER_IDS, Socket, overran};
+use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
@@ -23,7 +23,7 @@ use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK,
     RTNLGRP_NEXTHOP,
 };
-use ribtide_wire::netlink::{Content, Route, dump_next_hops, dump_table};
+use ribtide_wire::netlink::{Content, Route};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -88,6 +88,8 @@ pub(super) struct Watcher {
     /// The CPU time that it took last.
     verify_cost: Duration,
     repairs: Arc<RepairCounters>,
+    /// When differences were logged.
+    logged: Option<Instant>,
     notes: ring::Sender<Note>,
     feedback: ring::Sender<RibIn>,
     stop: Stop,
@@ -117,8 +119,7 @@ impl Watcher {
         system: &System,
         config: KernelConfig,
         listed: Listed,
-        writer: Arc<AtomicU32>,
-        repairs: Arc<RepairCounters>,
+        (writer, repairs): (Arc<AtomicU32>, Arc<RepairCounters>),
         notes: ring::Sender<Note>,
         feedback: ring::Sender<RibIn>,
         stop: Stop,
@@ -153,6 +154,7 @@ impl Watcher {
             unverified_since: None,
             verify_cost: Duration::ZERO,
             repairs,
+            logged: None,
             notes,
             feedback,
             stop,
@@ -231,25 +233,26 @@ impl Watcher {
             self.notes.send(Note::Routes { touched: heard.touched, _unhandled })?;
             self.system.sleep(REPAIR_PAUSE);
         }
-        if heard.import_again || self.take_unordered() {
+        if heard.import_again {
             self.learn()?;
         }
         self.plan(heard.imported);
-        if self.verify_at.is_some_and(|at| at <= self.system.now()) {
-            self.verify();
+        if self.verify_at.is_none_or(|at| at > self.system.now()) {
+            return self.notify();
         }
-        if self.take_unordered() { self.learn() } else { self.notify() }
-    }
-
-    fn take_unordered(&mut self) -> bool {
-        self.imported.iter_mut().fold(false, |any, imported| imported.take_unordered() | any)
+        if self.imported.iter().any(ImportedRoutes::is_unordered) {
+            return self.learn();
+        }
+        self.verify();
+        self.notify()
     }
 
     /// Plans when imported routes are read again. `changed`: one has changed. While routes come into
     /// the place of ribtide's, that waits for the end of them, as it waits for the writer.
     fn plan(&mut self, changed: bool) {
         let now = self.system.now();
-        if !self.imported.iter().any(ImportedRoutes::is_unverified) {
+        let waits_for_it = |imported: &ImportedRoutes| imported.is_unverified() || imported.is_unordered();
+        if !self.imported.iter().any(waits_for_it) {
             if changed && self.verify_at.is_none() {
                 self.verify_at = Some(now + ROUND_PAUSE);
             }
@@ -287,9 +290,10 @@ impl Watcher {
                 REOPEN
             }
             Ok(differing) => {
+                self.unverified_since = None;
                 self.note_differing(differing);
                 if std::mem::take(&mut self.verify_again) {
-                    VERIFY_AGAIN
+                    VERIFY_AGAIN.max(self.verify_cost * URGENT_SHARE)
                 } else {
                     ROUND_PAUSE.max(self.verify_cost * ROUND_SHARE)
                 }
@@ -300,13 +304,18 @@ impl Watcher {
     }
 
     /// Counts imported routes that were not as they were known.
-    fn note_differing(&self, count: usize) {
-        if count > 0 {
-            self.repairs.note(Difference::Imported, count);
-            tracing::warn!(
+    fn note_differing(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.repairs.note(Difference::Imported, count);
+        let now = self.system.now();
+        if self.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= LOG_INTERVAL) {
+            self.logged = Some(now);
+            tracing::info!(
                 target: target::KERNEL,
                 routes = count,
-                "routes of other programs had changed in the kernel without a notification; read again"
+                "routes of other programs had changed in the kernel, without a notification until now; read again"
             );
         }
     }
@@ -327,30 +336,11 @@ impl Watcher {
 
     /// Dumps all imported routes and sends the differences. Repeats until it succeeds.
     fn learn(&mut self) -> Result<(), Closed> {
+        let before = self.system.cpu_time();
         loop {
             let requests = &mut self.requests;
-            let read = self.imported.iter_mut().try_for_each(|imported| {
-                imported.restart();
-                let table = imported.table();
-                // A restarted dump repeats messages, which does no harm here.
-                let mut dump = |write: &dyn Fn(&mut Vec<u8>, u32)| {
-                    let read = requests.dump(write, |(): &mut (), content| imported.dumped(&content));
-                    match read {
-                        // A kernel without the family, or the table, has no routes of it.
-                        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
-                        other => other,
-                    }
-                };
-                dump(&dump_next_hops)
-                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv4, table)))
-                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv6, table)))
-            });
-            match read {
-                Ok(()) => {
-                    let has_routes = self.imported.iter().any(|imported| !imported.is_empty());
-                    self.verify_at = has_routes.then(|| self.system.now() + VERIFY_AGAIN);
-                    return self.notify();
-                }
+            match self.imported.iter_mut().try_for_each(|imported| imported.read_all(requests)) {
+                Ok(()) => break,
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
                     tracing::error!(
@@ -362,6 +352,12 @@ impl Watcher {
                 }
             }
         }
+        self.verify_cost = self.system.cpu_time().saturating_sub(before);
+        (self.unverified_since, self.verify_again) = (None, false);
+        let has_routes = self.imported.iter().any(|imported| !imported.is_empty());
+        let pause = VERIFY_AGAIN.max(self.verify_cost * URGENT_SHARE);
+        self.verify_at = has_routes.then(|| self.system.now() + pause);
+        self.notify()
     }
 
     /// Sends changes of imported routes to the RIB.
@@ -384,8 +380,8 @@ impl Heard {
         match content {
             Content::NewRoute(route) => self.route(config, tables, route, true),
             Content::DelRoute(route) => self.route(config, tables, route, false),
-            Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
-            Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
+            Content::NewNextHop(object) => self.objects |= ROUTER_IDS.contain(object.id),
+            Content::DelNextHop(id) => self.objects |= ROUTER_IDS.contain(*id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 self.addresses.push(address.local);
             }

@@ -137,11 +137,12 @@ fn when(exit: Exit) -> &'static str {
         }
         Exit::Listen => {
             "`run` and the SONiC daemons: an address or a socket cannot be listened on, of BGP, BFD, the API, FPM, ZeroMQ or \
-                 queries; most often another program has it"
+                 queries; most often another program has it. Also, another syncd, orchagent or fpmsyncd works on the same \
+                 database"
         }
         Exit::Database => {
             "The SONiC daemons: a database cannot be reached, refuses a command or lost its data. A daemon that runs waits \
-                 for a lost database instead of ending"
+                 for a lost database instead of ending, unless a command was under way whose end cannot be known"
         }
         Exit::Peer => {
             "The SONiC daemons: the daemon at the other end was started again, does not answer in time, or sent what it \

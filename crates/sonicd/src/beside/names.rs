@@ -19,11 +19,11 @@ impl Names {
     }
 
     /// Reads the names that are missing.
-    pub(super) fn look_up(&mut self, beside: &mut Beside, out: &mut BesideOut) -> Result<(), Error> {
+    pub(super) fn look_up(&mut self, beside: &mut Beside) -> Result<(), Error> {
         for map in ["COUNTERS_LAG_NAME_MAP", "COUNTERS_RIF_NAME_MAP"] {
             for (name, oid) in self.counters.query(&["HGETALL", map])?.into_pairs() {
                 if let Some(oid) = read_oid(&oid) {
-                    beside.name(oid, &name, out);
+                    beside.name(oid, &name);
                 }
             }
         }
@@ -32,7 +32,7 @@ impl Names {
             if let Some(vrf) = self.appl.query(&["HGET", &key, "vrf_name"])?.into_text()
                 && !vrf.is_empty()
             {
-                beside.name_router(&interface, &vrf, out);
+                beside.name_router(&interface, &vrf);
             }
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use super::front::Front;
 use super::names::Names;
+use super::records::{RecordedVids, Records};
 use super::{BesideTransports, Client};
 use crate::asic_transport::{NOTIFICATIONS, SHUTDOWN_REQUEST, VIDCOUNTER};
 use crate::orch_stage::{Feed, SyncdLink};
-use crate::orchagent::RedisVids;
 use crate::port_reports::PortReports;
 use crate::recorder::Recording;
 use crate::{Daemon, Error};
@@ -17,15 +17,14 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, TrySend};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_swss::Db;
-use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, from_zmq};
-use ribtide_swss::orch::{Orch, VidSource};
+use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, ViewRecord, from_zmq};
+use ribtide_swss::orch::Orch;
 use ribtide_swss::row::Name;
 use ribtide_swss::sai::text::{self, ReplyTo};
 use ribtide_swss::sai::{Oid, SaiReply, SaiRequest, binary};
 use ribtide_tables::zmq::{self, Process};
 use ribtide_tables::{Connection, EncodedRequest, Exchange, Message, PubSubEvent, TableError, listen, queue};
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 /// Requests and replies in each queue at most.
@@ -54,8 +53,6 @@ const LEARNED: [&str; 11] = [
 ];
 /// Rows of ASIC_DB that one round trip reads.
 const KEYS_PER_READ: usize = 1000;
-/// The list in ASIC_DB of the object ids that ribtide took: `FIRST-LAST`, both counted.
-const VIDS: &str = "RIBTIDE_VIDS";
 const SWITCH_KEY: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
 
 /// From ribtide's orchagent.
@@ -148,42 +145,6 @@ impl Feed for LearnedRows {
     }
 }
 
-/// Object ids that are noted in ASIC_DB, so that the next run knows which objects are ribtide's.
-pub(crate) struct RecordedVids {
-    vids: RedisVids,
-    record: Connection,
-}
-
-impl RecordedVids {
-    pub(crate) fn open(daemon: &Daemon) -> Result<RecordedVids, Error> {
-        Ok(RecordedVids { vids: RedisVids::open(daemon)?, record: daemon.connect(Db::Asic)? })
-    }
-}
-
-impl VidSource for RecordedVids {
-    fn take(&mut self, count: u64) -> Result<Range<u64>, String> {
-        let range = self.vids.take(count)?;
-        let text = format!("{}-{}", range.start, range.end.saturating_sub(1));
-        // Before an object has one of them.
-        self.record.query(&["RPUSH", VIDS, &text]).map_err(|e| e.to_string())?;
-        Ok(range)
-    }
-
-    fn pass(&mut self, last: u64) -> Result<(), String> {
-        self.vids.pass(last)
-    }
-}
-
-/// The object ids that earlier runs took.
-fn former_ids(daemon: &Daemon) -> Result<Vec<Range<u64>>, Error> {
-    let texts = daemon.connect(Db::Asic)?.query(&["LRANGE", VIDS, "0", "-1"])?.into_texts();
-    let range = |text: &String| {
-        let (first, last) = text.split_once('-')?;
-        Some(first.parse().ok()?..last.parse::<u64>().ok()?.checked_add(1)?)
-    };
-    Ok(texts.iter().filter_map(range).collect())
-}
-
 /// The operation of the reply to a request.
 fn reply_op(request: &Message) -> String {
     let op = request.op.strip_prefix(['S', 'D']).unwrap_or(&request.op);
@@ -255,6 +216,7 @@ struct Stage {
     /// Where orchs of SONiC's orchagent listen, when syncd does not publish there itself.
     republisher: Option<Connection>,
     names: Names,
+    records: Records,
     from_orch: ring::Receiver<FromOrch>,
     replies: ring::Sender<Result<SaiReply, Error>>,
     rows: ring::Sender<LearnedRow>,
@@ -262,6 +224,10 @@ struct Stage {
     waiting_rows: VecDeque<LearnedRow>,
     clock: Clock,
     next_names: u64,
+    /// Whether names or link states were missing at the last look, and whether there was input since: a
+    /// look takes time for each interface.
+    looks: bool,
+    moved: bool,
 }
 
 /// Starts the thread. Returns what ribtide's orchagent uses: its link, its rows, and the channel for
@@ -277,7 +243,7 @@ pub(crate) fn start(
     let (requests, from_orch) = rings.bounded("ribtide's orchagent to beside", WAITING);
     let (replies, to_orch) = rings.bounded("beside to ribtide's orchagent", WAITING);
     let (rows, learned) = rings.bounded("learned rows", ROWS);
-    let former = former_ids(daemon)?;
+    let (records, former) = Records::open(daemon)?;
     let vids = Box::new(RecordedVids::open(daemon)?);
     let syncd = open_syncd(&transports, daemon)?;
     let notifications = open_notifications(&transports, daemon)?;
@@ -297,12 +263,15 @@ pub(crate) fn start(
                 notifications,
                 republisher,
                 names,
+                records,
                 from_orch,
                 replies,
                 rows,
                 waiting_rows: VecDeque::new(),
                 clock: Clock::default(),
                 next_names: 0,
+                looks: false,
+                moved: true,
             };
             stage.beside.found_former_ids(former);
             stage.find(&its_daemon)?;
@@ -323,6 +292,14 @@ pub(crate) fn start(
 impl Stage {
     /// Reads what a running orchagent has made before this process was started.
     fn find(&mut self, daemon: &Daemon) -> Result<(), Error> {
+        let view = self.records.view()?;
+        self.find_switch(&view, daemon)?;
+        // Names of what is in the view are read with it, or before it is applied.
+        self.beside.found_view(view);
+        Ok(())
+    }
+
+    fn find_switch(&mut self, view: &[ViewRecord], daemon: &Daemon) -> Result<(), Error> {
         let mut asic = daemon.connect(Db::Asic)?;
         let row = |key: &str| format!("ASIC_STATE:{key}");
         if asic.query(&["EXISTS", &row(SWITCH_KEY)])?.as_integer() != Some(1) {
@@ -336,7 +313,11 @@ impl Stage {
         };
         let names = ["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "SAI_SWITCH_ATTR_CPU_PORT"];
         let mut oids = [Oid::NULL; 2];
-        for (name, oid) in names.into_iter().zip(&mut oids) {
+        // A syncd in a view speaks of that.
+        if let Some(ViewRecord::Begun { default_router, cpu_port }) = view.first() {
+            oids = [*default_router, *cpu_port];
+        }
+        for (name, oid) in names.into_iter().zip(&mut oids).filter(|(_, oid)| oid.is_null()) {
             let reply = self.call(get(name), daemon)?;
             let Some(reply) = reply else { return Ok(()) };
             let fields = ribtide_swss::json::read_strings(&reply.value).unwrap_or_default();
@@ -366,8 +347,9 @@ impl Stage {
                 }
             }
         }
-        self.names.look_up(&mut self.beside, &mut self.out)?;
+        self.names.look_up(&mut self.beside)?;
         self.beside.found_all(&mut self.out);
+        self.records.trim(&self.beside, self.clock.now())?;
         self.names.links(&mut self.beside, &mut self.out)
     }
 
@@ -402,8 +384,7 @@ impl Stage {
             if !self.waiting_rows.is_empty() {
                 self.rows.watch_room(&mut select);
             }
-            let looks = self.beside.needs_names() || self.looks_at_links();
-            let timeout = match (self.beside.waits(), looks) {
+            let timeout = match (self.beside.waits(), self.looks || self.moved) {
                 (true, _) => Duration::from_millis(TICK_MS),
                 (_, true) => Duration::from_millis(NAMES_INTERVAL_MS),
                 _ => IDLE,
@@ -454,18 +435,24 @@ impl Stage {
             moved = true;
             if message.key == "APPLY_VIEW" {
                 // LAGs and VRFs of the view are named in databases.
-                self.names.look_up(&mut self.beside, &mut self.out)?;
+                self.names.look_up(&mut self.beside)?;
             }
             self.beside.client(number, message);
         }
         let now = self.clock.now();
         self.beside.tick(now, &mut self.out);
-        if now >= self.next_names {
+        if self.from_orch.is_empty() {
+            self.records.trim(&self.beside, now)?;
+        }
+        self.moved |= moved;
+        if now >= self.next_names && (self.looks || self.moved) {
             self.next_names = now + NAMES_INTERVAL_MS;
-            if self.beside.needs_names() {
-                self.names.look_up(&mut self.beside, &mut self.out)?;
+            let (needs_names, needs_links) = (self.beside.needs_names(), self.looks_at_links());
+            (self.looks, self.moved) = (needs_names || needs_links, false);
+            if needs_names {
+                self.names.look_up(&mut self.beside)?;
             }
-            if self.looks_at_links() {
+            if needs_links {
                 self.names.links(&mut self.beside, &mut self.out)?;
             }
         }
@@ -499,6 +486,7 @@ impl Stage {
                 event => tracing::warn!(target: target::ORCHAGENT, "{event}"),
             }
         }
+        self.records.write(&mut self.out.view)?;
         for request in self.out.requests.drain(..) {
             if self.syncd.requests.send(request).is_err() {
                 // The reason comes with the replies.

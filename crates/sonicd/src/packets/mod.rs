@@ -2,28 +2,32 @@
 //! those of SONiC's virtual switch (sonic-sairedis `vslib/SwitchStateBaseHostif.cpp`).
 //!
 //! One thread reads all devices. The stage of syncd forwards the frames and writes them, so a packet sees the
-//! tables as they are, and no table needs a lock. A full queue drops frames, as a chip does.
+//! tables as they are, and no table needs a lock. A full queue drops the newest frames, as a chip does, and
+//! counts them.
 
 mod device;
+mod room;
 
 use super::links::{self, Carrier, LinkEvent};
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use device::{Buffer, Device, Segments};
 use ribtide_prefix::Map;
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, TrySend};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::sai::Oid;
 use ribtide_vswitch::{Frame, HostInterface, Interface, VirtualSwitch};
+use room::Room;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Batches in the queue to syncd at most.
 const ARRIVALS: usize = 64;
@@ -49,6 +53,8 @@ struct Arrival {
 struct Devices {
     epoll: OwnedFd,
     all: Mutex<Map<u64, Arc<Device>>>,
+    /// The room of the frames that wait for syncd.
+    room: Room,
 }
 
 impl Devices {
@@ -90,6 +96,9 @@ pub struct PacketPath {
     of: Map<Interface, Arc<Device>>,
     /// [`VirtualSwitch::host_interface_changes`] at the last look.
     seen: Option<u64>,
+    clock: Clock,
+    /// When learned addresses may be too old.
+    next_aging: Option<u64>,
     numbers: u64,
 }
 
@@ -106,7 +115,7 @@ impl PacketPath {
         let failed = |e: io::Error| Error::System(format!("cannot read the packets of ports: {e}"));
         let (now, links) = links::watch(daemon.name, &daemon.rings, &daemon.stop)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
-        let devices = Arc::new(Devices { epoll, all: Mutex::default() });
+        let devices = Arc::new(Devices { epoll, all: Mutex::default(), room: Room::default() });
         let (tx, arrivals) = daemon.rings.bounded("packets to syncd", ARRIVALS);
         let (reader, wait, stop) =
             (devices.clone(), WaitFd::new(&daemon.stop).map_err(failed)?, daemon.stop.clone());
@@ -123,6 +132,8 @@ impl PacketPath {
             interfaces: Map::default(),
             of: Map::default(),
             seen: None,
+            clock: Clock::default(),
+            next_aging: None,
             numbers: 0,
         };
         now.into_iter().for_each(|event| path.link(event, switch));
@@ -138,6 +149,11 @@ impl PacketPath {
         self.links.watch(select);
     }
 
+    /// When there is something to do without a frame or a change.
+    pub(super) fn until(&self) -> Option<Instant> {
+        self.next_aging.map(|at| Instant::now() + self.clock.until(at))
+    }
+
     /// Takes in changes of links, follows the host interfaces, and forwards some of the frames that wait.
     pub(super) fn step(&mut self, switch: &mut VirtualSwitch) {
         while let Some(event) = self.links.try_recv() {
@@ -146,9 +162,18 @@ impl PacketPath {
         if self.seen != Some(switch.host_interface_changes()) {
             self.follow(switch);
         }
+        self.next_aging = switch.tick(self.clock.now());
         for _ in 0..TURN {
             let Some(batch) = self.arrivals.try_recv() else { break };
-            batch.iter().for_each(|arrival| self.forward(arrival, switch));
+            for arrival in batch {
+                self.forward(&arrival, switch);
+                self.devices.room.give_back(arrival.frame.len());
+            }
+        }
+        for (device, count) in self.devices.room.take_missed() {
+            if let Some(from) = self.interfaces.get(&device) {
+                switch.count_missed(*from, count);
+            }
         }
     }
 
@@ -156,6 +181,7 @@ impl PacketPath {
         let Some(from) = self.interfaces.get(&arrival.device) else { return };
         let Arrival { frame, segments, .. } = arrival;
         let longest = segments.map_or(frame.len(), |segments| segments.longest(frame));
+        let mut unsent = 0;
         switch.packet(*from, Frame { bytes: frame, longest }, &mut |to, out| {
             let segments = match segments {
                 None => None,
@@ -164,11 +190,14 @@ impl PacketPath {
                     moved => moved,
                 },
             };
-            if let Some(device) = self.of.get(&to) {
-                // A full device loses it, as a wire does.
-                let _ = device.send(out, segments);
+            // A full device loses it, as a wire does.
+            if self.of.get(&to).is_some_and(|device| device.send(out, segments).is_err()) {
+                unsent += 1;
             }
         });
+        if unsent > 0 {
+            switch.count_unsent(unsent);
+        }
     }
 
     /// Takes in an event of a netdev.
@@ -325,7 +354,11 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
             for _ in 0..BATCH_MAX {
                 match device.receive(&mut buffer) {
                     Ok((frame, segments)) => {
-                        batch.push(Arrival { device: number, frame: frame.to_vec(), segments })
+                        if devices.room.take(frame.len()) {
+                            batch.push(Arrival { device: number, frame: frame.to_vec(), segments });
+                        } else {
+                            devices.room.miss(number, 1);
+                        }
                     }
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     // The socket says so once, when its netdev is switched off.
@@ -343,8 +376,13 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
             if batch.is_empty() {
                 continue;
             }
-            if let Err(TrySend::Closed) = arrivals.try_send(batch) {
-                return stop.sleep(Duration::MAX);
+            match arrivals.try_send(batch) {
+                Ok(()) => {}
+                Err(TrySend::Full(batch)) => {
+                    batch.iter().for_each(|arrival| devices.room.give_back(arrival.frame.len()));
+                    devices.room.miss(number, batch.len() as u64);
+                }
+                Err(TrySend::Closed) => return stop.sleep(Duration::MAX),
             }
         }
     }

@@ -4,7 +4,7 @@ use super::learned::{Learned, Lesson, route_key};
 use super::message::{self, NOTIFY_OP};
 use super::own::StandsFor;
 use super::view::Effect;
-use super::{Beside, BesideEvent, BesideOut, Sent, Step};
+use super::{Beside, BesideEvent, BesideOut, Sent, Step, ViewRecord};
 use crate::sai::text::{Message, read_oid};
 use crate::sai::{Oid, RouteEntry, SWITCH, Status};
 use ribtide_prefix::AnyPrefix;
@@ -84,7 +84,11 @@ impl Beside {
         let message = &client.message;
         if message.op == NOTIFY_OP {
             match message.key.as_str() {
-                "INIT_VIEW" => self.view = Some(self.learned.next_view()),
+                "INIT_VIEW" => {
+                    self.view = Some(self.learned.next_view());
+                    let Learned { default_router, cpu_port, .. } = self.learned;
+                    out.view.push(ViewRecord::Begun { default_router, cpu_port });
+                }
                 "APPLY_VIEW" => self.put_into_view(out),
                 _ => {}
             }
@@ -125,8 +129,14 @@ impl Beside {
         let succeeded = reply.key == Status::Success.name();
         if message.op == NOTIFY_OP {
             match message.key.as_str() {
-                "INIT_VIEW" if !succeeded => self.view = None,
-                "APPLY_VIEW" => self.end_view(succeeded, out),
+                "INIT_VIEW" if !succeeded => {
+                    self.view = None;
+                    out.view.push(ViewRecord::Ended);
+                }
+                "APPLY_VIEW" => {
+                    self.end_view(succeeded, out);
+                    out.view.push(ViewRecord::Ended);
+                }
                 _ => {}
             }
         } else if Learned::concerns(&message) {
@@ -134,6 +144,7 @@ impl Beside {
             match &mut self.view {
                 Some(view) => {
                     view.learn(&message, &reply, &mut lessons);
+                    out.view.push(ViewRecord::Passed(message.clone(), reply.clone()));
                     // The others are learned when the view is applied.
                     lessons.retain(|lesson| matches!(lesson, Lesson::Link(..)));
                     self.take_lessons(lessons, out);

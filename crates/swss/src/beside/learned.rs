@@ -11,7 +11,8 @@ use crate::row::Name;
 use crate::sai::text::{Message, read_oid};
 use crate::sai::{Oid, Status};
 use ribtide_prefix::{AnyPrefix, Map, Set};
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// SAI's number of LAGs, in bits 48 to 55 of an id (`saitypes.h`).
 const LAG: u64 = 2;
@@ -31,8 +32,8 @@ pub(super) enum Lesson {
     OwnAddress(Oid, AnyPrefix, bool),
     /// A port's link is up or down.
     Link(Oid, bool),
-    /// Objects got names, or lost them.
-    Names,
+    /// A port, LAG or VLAN has a name.
+    Named(Oid),
 }
 
 /// A router interface.
@@ -79,7 +80,12 @@ pub(super) struct Learned {
     pub(super) next_hops: Map<Oid, NextHop>,
     own: Set<(Oid, AnyPrefix)>,
     by_name: Map<Name, Oid>,
-    by_address: Map<(Oid, IpAddr), Oid>,
+    by_address: BTreeMap<(Oid, IpAddr), Oid>,
+    /// Router interfaces by the port, LAG or VLAN below.
+    above: BTreeSet<(Oid, Oid)>,
+    /// Ports, LAGs and VLANs by their names, and virtual routers by their VRFs.
+    lowers: Map<Name, Oid>,
+    by_vrf: Map<Name, Oid>,
 }
 
 /// The router and destination of the text of a route's key.
@@ -103,6 +109,7 @@ impl Learned {
         Learned {
             default_router: self.default_router,
             cpu_port: self.cpu_port,
+            lowers: ports.clone().map(|(oid, name)| (name.clone(), *oid)).collect(),
             names: ports.map(|(oid, name)| (*oid, name.clone())).collect(),
             ..Learned::default()
         }
@@ -168,13 +175,13 @@ impl Learned {
                 if let (Some(port), Some(name)) = (port, message::value(&fields, "SAI_HOSTIF_ATTR_NAME")) {
                     self.hostifs.insert(oid, port);
                     self.set_name(port, name.into());
-                    lessons.push(Lesson::Names);
+                    lessons.push(Lesson::Named(port));
                 }
             }
             ("VLAN", Some(oid)) => {
                 if let Some(id) = message::value(&fields, "SAI_VLAN_ATTR_VLAN_ID") {
                     self.set_name(oid, format!("Vlan{id}").into());
-                    lessons.push(Lesson::Names);
+                    lessons.push(Lesson::Named(oid));
                 }
             }
             ("VIRTUAL_ROUTER", Some(oid)) => drop(self.routers.insert(oid, fields)),
@@ -224,11 +231,14 @@ impl Learned {
             ("VLAN" | "LAG", Some(oid)) => {
                 if let Some(name) = self.names.remove(&oid) {
                     self.by_name.remove(&name);
+                    self.lowers.remove(&name);
                 }
             }
             ("VIRTUAL_ROUTER", Some(oid)) => {
                 self.routers.remove(&oid);
-                self.vrfs.remove(&oid);
+                if let Some(vrf) = self.vrfs.remove(&oid) {
+                    self.by_vrf.remove(&vrf);
+                }
             }
             ("ROUTER_INTERFACE", Some(oid)) => {
                 lessons.extend(self.interface_name(oid).map(Lesson::InterfaceGone));
@@ -255,6 +265,7 @@ impl Learned {
     }
 
     pub(super) fn add_interface(&mut self, oid: Oid, interface: RouterInterface) {
+        self.above.insert((interface.lower, oid));
         self.interfaces.insert(oid, interface);
         if let Some(name) = self.interface_name(oid) {
             self.by_name.insert(name, oid);
@@ -272,7 +283,9 @@ impl Learned {
         {
             self.by_name.remove(&name);
         }
-        self.interfaces.remove(&oid);
+        if let Some(interface) = self.interfaces.remove(&oid) {
+            self.above.remove(&(interface.lower, oid));
+        }
     }
 
     pub(super) fn forget_next_hop(&mut self, oid: Oid) {
@@ -300,15 +313,34 @@ impl Learned {
     }
 
     fn set_name(&mut self, oid: Oid, name: Name) {
-        self.names.insert(oid, name);
-        let named = |interface: &RouterInterface| interface.lower == oid;
-        let interfaces: Vec<Oid> =
-            self.interfaces.iter().filter(|(_, interface)| named(interface)).map(|(oid, _)| *oid).collect();
+        self.lowers.insert(name.clone(), oid);
+        if let Some(former) = self.names.insert(oid, name.clone())
+            && former != name
+        {
+            self.lowers.remove(&former);
+        }
+        let interfaces: Vec<Oid> = self.interfaces_on(oid).collect();
         for interface in interfaces {
             if let Some(name) = self.interface_name(interface) {
                 self.by_name.insert(name, interface);
             }
         }
+    }
+
+    /// The router interfaces on a port, LAG or VLAN.
+    pub(super) fn interfaces_on(&self, lower: Oid) -> impl Iterator<Item = Oid> + '_ {
+        self.above.range((lower, Oid::NULL)..).take_while(move |(of, _)| *of == lower).map(|(_, oid)| *oid)
+    }
+
+    /// The next hops on a router interface.
+    pub(super) fn next_hops_on(&self, interface: Oid) -> impl Iterator<Item = Oid> + '_ {
+        let first = (interface, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        self.by_address.range(first..).take_while(move |((of, _), _)| *of == interface).map(|(_, oid)| *oid)
+    }
+
+    /// The port, LAG or VLAN of a name.
+    pub(super) fn lower_of_name(&self, name: &str) -> Option<Oid> {
+        self.lowers.get(name).copied()
     }
 
     /// Takes in the name of a LAG, or that of a router interface. Returns whether it is new.
@@ -333,7 +365,14 @@ impl Learned {
     /// Takes in the VRF of a virtual router. Returns whether it is new.
     pub(super) fn name_router(&mut self, router: Oid, vrf: &str) -> bool {
         let known = self.vrfs.insert(router, vrf.into());
-        known.as_deref() != Some(vrf)
+        if known.as_deref() == Some(vrf) {
+            return false;
+        }
+        if let Some(known) = known {
+            self.by_vrf.remove(&known);
+        }
+        self.by_vrf.insert(vrf.into(), router);
+        true
     }
 
     /// The name of a router interface; `None` while it is not known.
@@ -367,7 +406,7 @@ impl Learned {
     pub(super) fn router(&self, vrf: &Option<Name>) -> Option<Oid> {
         match vrf {
             None => Some(self.default_router).filter(|oid| !oid.is_null()),
-            Some(name) => self.vrfs.iter().find(|(_, other)| *other == name).map(|(oid, _)| *oid),
+            Some(name) => self.by_vrf.get(name).copied(),
         }
     }
 

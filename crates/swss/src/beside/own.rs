@@ -51,6 +51,9 @@ pub(super) struct GroupMember {
     pub(super) group: Oid,
     pub(super) next_hop: Oid,
     pub(super) attrs: Attrs,
+    /// Its next hop was carried over and is not the client's again, while another of its group is: it
+    /// is not in the chip until the client makes the next hop.
+    pub(super) dead: bool,
 }
 
 /// An MPLS next hop in the chip.
@@ -127,6 +130,11 @@ impl Own {
         self.renamed.insert(oid, at_syncd);
     }
 
+    /// Whether it is one of ribtide's own objects that is not in the chip.
+    pub(super) fn is_absent(&self, oid: Oid) -> bool {
+        self.renamed.get(&oid) == Some(&None)
+    }
+
     /// Forgets the id at syncd of an object that is gone.
     pub(super) fn forget_name(&mut self, oid: Oid) {
         self.renamed.remove(&oid);
@@ -137,7 +145,7 @@ impl Own {
         let mut used = ribtide_prefix::Set::default();
         used.extend(self.routes.values().map(|entry| entry.target));
         used.extend(self.labels.values().map(|entry| entry.target));
-        used.extend(self.members.values().map(|member| member.next_hop));
+        used.extend(self.members.values().filter(|member| !member.dead).map(|member| member.next_hop));
         used.extend(self.labelled.values().map(|hop| hop.interface));
         used
     }

@@ -31,6 +31,8 @@ const NOT_THERE: Status = Status::Failure;
 impl Beside {
     /// Handles a request of ribtide's orchagent.
     pub(super) fn own_request(&mut self, request: SaiRequest, out: &mut BesideOut) {
+        let highest = super::created_ids(&request).map(Oid::index).max().unwrap_or(0);
+        self.highest_id = self.highest_id.max(highest);
         let SaiRequest { id, call } = request;
         let (verb, object, items, mode) = match call {
             // The view is the client's.
@@ -105,6 +107,13 @@ impl Beside {
         let oid = item.id.oid().unwrap_or_default();
         match object {
             ObjectType::Switch | ObjectType::NeighborEntry => Decision::Here(Status::Success),
+            // Only its description changes.
+            ObjectType::NextHop | ObjectType::NextHopGroup | ObjectType::NextHopGroupMember
+                if verb != Verb::Create && self.own.is_absent(oid) =>
+            {
+                self.note(verb, object, item, Status::Success);
+                Decision::Here(Status::Success)
+            }
             ObjectType::Port | ObjectType::VirtualRouter | ObjectType::RouterInterface => {
                 self.stand_in_request(verb, object, oid, &item.attrs, out)
             }
@@ -382,7 +391,7 @@ impl Beside {
                             attr => attrs.push(attr.clone()),
                         }
                     }
-                    own.members.insert(oid, GroupMember { group, next_hop, attrs });
+                    own.members.insert(oid, GroupMember { group, next_hop, attrs, dead: false });
                 }
                 Verb::Set => {
                     if let Some(member) = own.members.get_mut(&oid) {

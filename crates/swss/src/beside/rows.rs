@@ -82,13 +82,26 @@ impl Beside {
                 }
                 Lesson::OwnAddress(router, prefix, there) => self.announce_own(router, prefix, there, out),
                 Lesson::Link(port, up) => self.link_state(port, up, out),
-                Lesson::Names => self.announce_all(out),
+                Lesson::Named(lower) => {
+                    let interfaces: Vec<Oid> = self.learned.interfaces_on(lower).collect();
+                    for interface in interfaces {
+                        self.announce_interface(interface, out);
+                        self.refresh_interface(interface, out);
+                        let hops: Vec<Oid> = self.learned.next_hops_on(interface).collect();
+                        for hop in hops {
+                            self.announce_next_hop(hop, out);
+                            self.refresh_next_hop(hop, out);
+                        }
+                    }
+                }
             }
         }
     }
 
     /// Brings the rows into agreement with everything that was learned, after a view or new names.
     pub(super) fn announce_all(&mut self, out: &mut BesideOut) {
+        self.renamed = false;
+        self.note_carried_names();
         let interfaces: Vec<Oid> = self.learned.interfaces.keys().copied().collect();
         let hops: Vec<Oid> = self.learned.next_hops.keys().copied().collect();
         let Announced { next_hops, interfaces: known, .. } = &self.announced;
@@ -238,7 +251,12 @@ impl Beside {
         }
     }
 
+    /// Sends the row of an own address, or takes it back. A destination of many addresses that SONiC's
+    /// orchagent sends to the CPU (fe80::/10) is no address of an interface, and has no row.
     fn announce_own(&mut self, router: Oid, prefix: AnyPrefix, there: bool, out: &mut BesideOut) {
+        if !prefix.is_host() {
+            return;
+        }
         let Some(vrf) = self.learned.vrf(router) else { return };
         match there {
             true => {
@@ -283,29 +301,23 @@ impl Beside {
 
     fn link_state(&mut self, port: Oid, up: bool, out: &mut BesideOut) {
         if self.announced.links.insert(port, up) != Some(up) {
-            self.announce_links(|lower, _| lower == port, up, out);
+            self.announce_links(port, up, out);
         }
     }
 
     /// Takes in the link state of a port or LAG by name (`oper_status` of PORT_TABLE and LAG_TABLE).
     pub fn link(&mut self, lower: &str, up: bool, out: &mut BesideOut) {
-        if self.announced.links_by_name.insert(lower.into(), up) != Some(up) {
-            self.announce_links(|_, name| name.is_some_and(|name| **name == *lower), up, out);
+        if self.announced.links_by_name.insert(lower.into(), up) != Some(up)
+            && let Some(lower) = self.learned.lower_of_name(lower)
+        {
+            self.announce_links(lower, up, out);
         }
     }
 
     /// Sends the link state of every interface above a port or LAG.
-    fn announce_links(
-        &mut self,
-        is_above: impl Fn(Oid, Option<&Name>) -> bool,
-        up: bool,
-        out: &mut BesideOut,
-    ) {
-        for (oid, interface) in &self.learned.interfaces {
-            if !is_above(interface.lower, self.learned.lower(interface.lower)) {
-                continue;
-            }
-            let known = self.learned.interface_name(*oid);
+    fn announce_links(&mut self, lower: Oid, up: bool, out: &mut BesideOut) {
+        for oid in self.learned.interfaces_on(lower) {
+            let known = self.learned.interface_name(oid);
             if let Some(name) = known.filter(|name| self.announced.lanes.contains_key(name)) {
                 let row = PortRow { oper_up: Some(up), ..PortRow::default() };
                 out.rows.push(LearnedRow::Port(Change::set(PortKey::Port(name), row)));

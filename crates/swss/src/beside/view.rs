@@ -34,7 +34,7 @@ pub(super) enum Effect {
 }
 
 impl Beside {
-    fn push(&mut self, message: Message, effect: Effect) {
+    pub(super) fn push(&mut self, message: Message, effect: Effect) {
         self.program.push_back(Step { message, effect });
     }
 
@@ -63,7 +63,7 @@ impl Beside {
                 Own::suspend(&mut self.own.suspended, &mut entry, false);
             }
         }
-        let entries = self.put(true, out);
+        let entries = self.put(true, out) + self.put_leftovers(out);
         if entries + self.own.suspended > 0 {
             out.events.push(BesideEvent::View { entries, suspended: self.own.suspended });
         }
@@ -120,7 +120,7 @@ impl Beside {
 
     /// Creates the router interface of a port in the view. LAGs and VLANs are objects of the client
     /// that it makes again, and other virtual routers too: routes over them wait for those.
-    fn carry_interface(&mut self, was: Oid, out: &mut BesideOut) -> Option<Oid> {
+    pub(super) fn carry_interface(&mut self, was: Oid, out: &mut BesideOut) -> Option<Oid> {
         let former = self.learned.interfaces.get(&was)?.clone();
         let default = self.view.as_ref()?.default_router;
         if !is_port(former.lower) || former.virtual_router != default {
@@ -136,7 +136,13 @@ impl Beside {
     }
 
     /// Creates a neighbour and its next hop on an interface that was carried over.
-    fn carry_next_hop(&mut self, was: Oid, interface: Oid, ip: IpAddr, out: &mut BesideOut) -> Option<Oid> {
+    pub(super) fn carry_next_hop(
+        &mut self,
+        was: Oid,
+        interface: Oid,
+        ip: IpAddr,
+        out: &mut BesideOut,
+    ) -> Option<Oid> {
         // The client has the interface again, and has not the neighbour: it is gone.
         if !self.view.as_ref()?.interfaces.get(&interface)?.carried {
             return None;
@@ -202,12 +208,20 @@ impl Beside {
 
     fn put_members(&mut self, all: bool, out: &mut BesideOut) {
         let mut due = Vec::new();
-        for (oid, member) in &self.own.members {
+        let mut members = std::mem::take(&mut self.own.members);
+        for (oid, member) in &mut members {
             if all || self.own.translate(*oid).is_none() {
+                let real = self.own.translate(member.next_hop);
+                if member.dead && real.is_some_and(|real| self.is_carried(real)) {
+                    self.own.rename(*oid, None);
+                    continue;
+                }
+                member.dead &= real.is_none();
                 let target = (self.own.translate(member.group), self.own.translate(member.next_hop));
                 due.push((*oid, target, member.attrs.clone()));
             }
         }
+        self.own.members = members;
         let there = due.iter().filter(|(_, target, _)| matches!(target, (Some(_), Some(_)))).count();
         let mut oids = self.new_oids(ObjectType::NextHopGroupMember, there, out).into_iter();
         let mut items = Vec::with_capacity(there);
@@ -325,7 +339,7 @@ impl Beside {
         self.learned = view;
         self.described = true;
         self.refused.clear();
-        self.leftovers.clear();
+        self.leftovers = std::mem::take(&mut self.leftovers_in_view);
         self.announce_all(out);
     }
 
@@ -336,6 +350,7 @@ impl Beside {
         let Some(object) = object.strip_prefix("SAI_OBJECT_TYPE_") else { return };
         self.note_leftover(object, id, &fields);
         self.learned.created(object, id, fields, &mut Vec::new());
+        self.note_carried(object, id);
     }
 
     /// Takes in the default virtual router and the CPU port, which ASIC_DB does not have: syncd
@@ -382,8 +397,11 @@ impl Beside {
 
     /// Looks up the object of a stand-in again, and moves what uses it.
     pub(super) fn refresh(&mut self, what: &StandsFor, out: &mut BesideOut) {
-        let Some(oid) = self.own.find(what) else { return };
         let now = self.lookup(what);
+        if let Some(now) = now {
+            self.move_leftovers(what, now, out);
+        }
+        let Some(oid) = self.own.find(what) else { return };
         let was = self.own.stand_in(oid).and_then(|stand_in| stand_in.real);
         if now == was {
             return;
@@ -406,7 +424,7 @@ impl Beside {
         }
     }
 
-    fn is_carried(&self, oid: Oid) -> bool {
+    pub(super) fn is_carried(&self, oid: Oid) -> bool {
         self.learned.next_hops.get(&oid).is_some_and(|hop| hop.carried)
             || self.learned.interfaces.get(&oid).is_some_and(|interface| interface.carried)
     }
@@ -463,7 +481,7 @@ impl Beside {
 
     /// Removes an object that was carried over, and that nothing of ribtide uses any more.
     pub(super) fn remove_carried(&mut self, oid: Oid) {
-        if !self.is_carried(oid) {
+        if !self.is_carried(oid) || self.leftovers_use(oid) {
             return;
         }
         let mut interface = oid;
@@ -478,8 +496,11 @@ impl Beside {
             self.learned.neighbors.remove(&(hop.interface, hop.ip));
             self.learned.forget_next_hop(oid);
         }
-        let is_used = self.learned.next_hops.values().any(|hop| hop.interface == interface)
-            || self.own.stand_ins().any(|(_, stand_in)| stand_in.real == Some(interface));
+        let stand_in = self.learned.interface_name(interface).map(StandsFor::Interface);
+        let stand_in = stand_in.and_then(|what| self.own.find(&what)).and_then(|oid| self.own.stand_in(oid));
+        let is_used = self.learned.next_hops_on(interface).next().is_some()
+            || stand_in.is_some_and(|stand_in| stand_in.real == Some(interface))
+            || self.leftovers_use(interface);
         if !is_used && self.is_carried(interface) {
             let id = interface.to_string();
             self.push(message::request("Dremove", "ROUTER_INTERFACE", &id, &Vec::new()), Effect::Nothing);
@@ -493,6 +514,7 @@ impl Beside {
         if self.carried_since.is_none_or(|since| since + CARRIED_TIMEOUT_MS > self.now_ms) {
             return;
         }
+        self.remove_dead_members();
         let used = self.used();
         let is_used = |own: &Own, what: &StandsFor| own.find(what).is_some_and(|oid| used.contains(&oid));
         let mut kept: Set<Oid> = Set::default();
@@ -505,7 +527,7 @@ impl Beside {
             .collect();
         for (hop, interface) in hops {
             let Some((name, ip)) = self.learned.next_hop_name(hop) else { continue };
-            match is_used(&self.own, &StandsFor::NextHop(name.clone(), ip)) {
+            match is_used(&self.own, &StandsFor::NextHop(name.clone(), ip)) || self.leftovers_use(hop) {
                 true => drop(kept.insert(interface)),
                 false => self.retract_next_hop(&name, ip, out),
             }
@@ -514,7 +536,10 @@ impl Beside {
             self.learned.interfaces.iter().filter(|(_, i)| i.carried).map(|(oid, _)| *oid).collect();
         for interface in interfaces {
             let Some(name) = self.learned.interface_name(interface) else { continue };
-            if kept.contains(&interface) || is_used(&self.own, &StandsFor::Interface(name.clone())) {
+            if kept.contains(&interface)
+                || is_used(&self.own, &StandsFor::Interface(name.clone()))
+                || self.leftovers_use(interface)
+            {
                 kept.insert(interface);
             } else if self.learned.interface(&name) == Some(interface) {
                 self.retract_interface(&name, out);
@@ -524,11 +549,39 @@ impl Beside {
         self.carried_since = (!kept.is_empty()).then_some(again);
     }
 
+    /// Takes members out of groups whose next hop is still not the client's, where the group has another
+    /// that is. One without such a member keeps all, since a group without members drops. O(members).
+    fn remove_dead_members(&mut self) {
+        let mut alive: Set<Oid> = Set::default();
+        let mut carried = Vec::new();
+        for (oid, member) in &self.own.members {
+            let (Some(at_syncd), Some(hop)) = (self.own.translate(*oid), self.own.translate(member.next_hop))
+            else {
+                continue;
+            };
+            match self.is_carried(hop) {
+                true => carried.push((*oid, member.group, at_syncd)),
+                false => drop(alive.insert(member.group)),
+            }
+        }
+        let mut items = Vec::new();
+        for (oid, group, at_syncd) in carried {
+            if alive.contains(&group)
+                && let Some(member) = self.own.members.get_mut(&oid)
+            {
+                member.dead = true;
+                self.own.rename(oid, None);
+                items.push((at_syncd.to_string(), String::new()));
+            }
+        }
+        self.push_bulks("Sbulkremove", "NEXT_HOP_GROUP_MEMBER", &items);
+    }
+
     /// What routes, labels, members of groups and MPLS next hops name, in the ids of ribtide's orchagent. O(routes).
     fn used(&self) -> Set<Oid> {
         let entries = self.own.routes.values().chain(self.own.labels.values());
         let targets = entries.filter(|entry| !entry.drops).map(|entry| entry.target);
-        let members = self.own.members.values().map(|member| member.next_hop);
+        let members = self.own.members.values().filter(|member| !member.dead).map(|member| member.next_hop);
         let interfaces = self.own.labelled.values().map(|hop| hop.interface);
         targets.chain(members).chain(interfaces).collect()
     }
@@ -615,7 +668,7 @@ impl Beside {
     }
 }
 
-fn route_fields(target: Oid, entry: &Entry) -> Fields {
+pub(super) fn route_fields(target: Oid, entry: &Entry) -> Fields {
     let field = |name: &str, value: String| (name.to_owned(), value);
     match entry.drops {
         true => vec![field("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP".into())],
@@ -626,7 +679,7 @@ fn route_fields(target: Oid, entry: &Entry) -> Fields {
     }
 }
 
-fn label_fields(target: Oid, entry: &Entry) -> Fields {
+pub(super) fn label_fields(target: Oid, entry: &Entry) -> Fields {
     let field = |name: &str, value: String| (name.to_owned(), value);
     let mut fields = match entry.drops {
         true => vec![field("SAI_INSEG_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP".into())],

@@ -6,6 +6,7 @@
 
 use super::entries::in_numbers;
 use super::{Syncd, SyncdOut};
+use crate::sai::fdb_queue::member;
 use crate::sai::notification::{FdbChange, FdbEvent};
 use crate::sai::{Attr, Attrs, ObjectType, RawText, Sai, Verb};
 
@@ -65,13 +66,6 @@ impl Flush {
 }
 
 const NULL: &str = "oid:0x0";
-
-/// A member of the key of an entry.
-fn member(key: &RawText, name: &str) -> Option<String> {
-    let text = key.to_string();
-    let members = crate::json::read_object(&text)?;
-    members.into_iter().find(|(of, _)| of == name).map(|(_, value)| value.into_owned())
-}
 
 impl<S: Sai> Syncd<S> {
     /// Takes in that a flush removed entries.

@@ -2,25 +2,21 @@
 //! are syncd's.
 
 use super::fdb::Flush;
-use super::{Syncd, SyncdOut};
-use crate::row::Name;
-use crate::sai::{CounterOp, Query, QueryReply, Sai, SaiReply, Status};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// The counters that orchagent wants polled: groups with their settings, and their members. The
-/// virtual switch counts no packets, so nothing is polled.
-#[derive(Default, Debug)]
-pub(super) struct Polls {
-    groups: BTreeMap<Name, BTreeMap<Name, Name>>,
-    /// The keys of members, `GROUP:OBJECT`.
-    members: BTreeSet<Name>,
-}
+use super::{PollChange, Syncd, SyncdOut};
+use crate::sai::{Query, QueryReply, Sai, SaiReply, Status};
 
 impl<S: Sai> Syncd<S> {
     /// Answers a query.
     pub(super) fn query(&mut self, id: u64, query: Query, out: &mut SyncdOut) -> SaiReply {
         let reply = match query {
-            Query::Poll { op, key, fields } => QueryReply::of(self.polls.change(op, key, fields)),
+            Query::Poll { op, key, fields } => {
+                let change = PollChange::Request { op, key, fields };
+                let status = self.polls.change(&change);
+                if status.is_success() {
+                    out.polls.push(change);
+                }
+                QueryReply::of(status)
+            }
             Query::Counters { object, id: vid, counters, clear } => match self.rid(vid) {
                 Some(id) => self.chip.query(&Query::Counters { object, id, counters, clear }),
                 None => QueryReply::of(Status::InvalidObjectId),
@@ -38,17 +34,5 @@ impl<S: Sai> Syncd<S> {
             query => self.chip.query(&query),
         };
         SaiReply { values: reply.fields, ..SaiReply::one(id, reply.status) }
-    }
-}
-
-impl Polls {
-    fn change(&mut self, op: CounterOp, key: Name, fields: Vec<(Name, Name)>) -> Status {
-        match op {
-            CounterOp::SetGroup => self.groups.entry(key).or_default().extend(fields),
-            CounterOp::DelGroup => drop(self.groups.remove(&key)),
-            CounterOp::StartPoll => drop(self.members.insert(key)),
-            CounterOp::StopPoll => drop(self.members.remove(&key)),
-        }
-        Status::Success
     }
 }

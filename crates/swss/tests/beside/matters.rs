@@ -1,7 +1,7 @@
 //! What has to be handled while SONiC's orchagent changes objects under ribtide's routes.
 
 use crate::rig::Rig;
-use ribtide_swss::beside::{BesideEvent, BesideOut};
+use ribtide_swss::beside::{BesideEvent, BesideOut, LearnedRow};
 use ribtide_swss::orch::OrchOut;
 
 const SWITCH: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
@@ -402,9 +402,7 @@ fn vrf_is_learned_with_its_interface() {
     let unnamed: Vec<String> =
         rig.beside.interfaces_without_vrf().iter().map(|name| name.to_string()).collect();
     assert_eq!((unnamed, rig.beside.needs_names()), (vec!["Ethernet7".to_owned()], true));
-    let mut out = BesideOut::default();
-    rig.beside.name_router("Ethernet7", "Vrf1", &mut out);
-    rig.carry_out(&mut out, &mut OrchOut::default());
+    rig.beside.name_router("Ethernet7", "Vrf1");
     rig.settle();
     assert_eq!(rig.target("20.0.8.0/24"), Some(hop_id(7, 1)));
     assert!(!rig.beside.needs_names());
@@ -416,6 +414,7 @@ fn restarted_ribtide_takes_its_routes_over_and_removes_what_no_row_asks_for() {
     rig.route("20.0.0.0/24", &via(0));
     rig.route("20.0.1.0/24", ECMP);
     rig.route("20.0.2.0/24", ECMP);
+    rig.route("0.0.0.0/0", &via(0));
     let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("10.9.9.9/32"));
     let own = ["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", "oid:0x1000000000001"];
     assert_eq!(rig.client(&key, "Screate", &own), "SAI_STATUS_SUCCESS");
@@ -428,6 +427,7 @@ fn restarted_ribtide_takes_its_routes_over_and_removes_what_no_row_asks_for() {
     assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()), (1, 2));
     let left: Vec<String> = rig.syncd.routes().into_keys().collect();
     assert_eq!(left, ["0.0.0.0/0", "10.9.9.9/32", "20.0.0.0/24", "20.0.1.0/24", "::/0"]);
+    assert_eq!(rig.target("0.0.0.0/0").as_deref(), Some("drop"), "no row asks for it");
     assert!(rig.events.is_empty(), "{:?}", rig.events);
 }
 
@@ -470,8 +470,7 @@ fn routes_over_a_lag_and_a_vlan_are_programmed_by_their_learned_names() {
     assert_eq!(rig.target("20.0.1.0/24"), Some(hop_id(11, 1)));
     assert_eq!((rig.target("20.0.0.0/24"), rig.beside.needs_names()), (None, true));
     let mut out = BesideOut::default();
-    rig.beside.name(ribtide_swss::sai::text::read_oid(lag).unwrap(), "PortChannel1", &mut out);
-    rig.carry_out(&mut out, &mut OrchOut::default());
+    rig.beside.name(ribtide_swss::sai::text::read_oid(lag).unwrap(), "PortChannel1");
     rig.settle();
     assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(10, 1)));
     assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 2);
@@ -484,4 +483,237 @@ fn routes_over_a_lag_and_a_vlan_are_programmed_by_their_learned_names() {
         assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), members);
     }
     assert!(rig.events.is_empty(), "{:?}", rig.events);
+}
+
+/// Restarts ribtide in the middle of a view, which the client goes on with, or begins again. Its rows come after the view.
+fn ribtide_ends_in_a_view(rig: &mut Rig, begins_again: bool) {
+    let interface_of_a_view = |rig: &mut Rig| {
+        hostif(rig, 0);
+        interface(rig, 0, 2);
+        next_hop(rig, 0, 2);
+    };
+    assert_eq!(rig.client("INIT_VIEW", "Snotify", &[]), "SAI_STATUS_SUCCESS");
+    rig.client(SWITCH, "Screate", &["SAI_SWITCH_ATTR_INIT_SWITCH", "true"]);
+    rig.client(SWITCH, "Sget", &["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0"]);
+    rig.client(SWITCH, "Sget", &["SAI_SWITCH_ATTR_CPU_PORT", "oid:0x0"]);
+    if !begins_again {
+        interface_of_a_view(rig);
+    }
+    rig.restart_ribtide(0x100_0000..0x200_0000);
+    if begins_again {
+        describe(rig);
+        return;
+    }
+    for dest in ["0.0.0.0/0", "::/0"] {
+        let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key(dest));
+        rig.client(&key, "Screate", &["SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP"]);
+    }
+    assert_eq!(rig.client("APPLY_VIEW", "Snotify", &[]), "SAI_STATUS_SUCCESS");
+}
+
+const THREE: &str =
+    "protocol=bgp nexthop=10.0.0.2,10.0.1.2,10.0.2.2 ifname=Ethernet0,Ethernet1,Ethernet2 weight=1,1,2";
+
+#[test]
+fn ribtide_that_ends_in_a_view_leaves_its_routes_in_it() {
+    for begins_again in [false, true] {
+        let mut rig = started();
+        let rows = [
+            ("20.0.0.0/24", via(0)),
+            ("20.0.1.0/24", THREE.to_owned()),
+            ("20.0.2.0/24", via(3)),
+            ("0.0.0.0/0", via(1)),
+            ("10.0.3.0/24", "protocol=kernel nexthop=0.0.0.0 ifname=Ethernet3".to_owned()),
+            ("20.0.9.0/24", via(2)),
+        ];
+        rows.iter().for_each(|(dest, row)| rig.route(dest, row));
+        let before: Vec<String> = rig.syncd.routes().into_keys().collect();
+        rig.syncd.take_removed();
+        ribtide_ends_in_a_view(&mut rig, begins_again);
+        // No row has come yet, and no interface besides that of the view.
+        assert_eq!(rig.syncd.take_removed().len(), 0, "{begins_again}");
+        assert_eq!(rig.syncd.routes().into_keys().collect::<Vec<_>>(), before, "{begins_again}");
+        let target = rig.target("20.0.0.0/24").unwrap();
+        assert_eq!(target == hop_id(0, 2), !begins_again, "{target}: the client's own where the view has it");
+        assert!(rig.target("0.0.0.0/0").unwrap().starts_with("oid:0x4"));
+        let weights: Vec<_> = rig
+            .syncd
+            .of("NEXT_HOP_GROUP_MEMBER")
+            .iter()
+            .map(|member| member["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_WEIGHT"].clone())
+            .collect();
+        assert_eq!(weights.len(), 3);
+        assert!(weights.contains(&"2".to_owned()), "{weights:?}");
+        // The client makes its own, before rows come.
+        for n in 0..4 {
+            if n > 0 || begins_again {
+                hostif(&mut rig, n);
+                interface(&mut rig, n, 2);
+                next_hop(&mut rig, n, 2);
+            }
+        }
+        assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 2)));
+        assert_eq!(rig.target("0.0.0.0/0"), Some(hop_id(1, 2)));
+        assert_eq!(rig.target("10.0.3.0/24"), Some(rif_id(3, 2)));
+        assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (4, 4));
+        // Then all rows but one come.
+        rows[..5].iter().for_each(|(dest, row)| rig.route(dest, row));
+        rig.pass(31_000);
+        let left: Vec<String> = before.iter().filter(|dest| *dest != "20.0.9.0/24").cloned().collect();
+        assert_eq!(rig.syncd.routes().into_keys().collect::<Vec<_>>(), left);
+        assert_eq!(
+            (rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()),
+            (1, 3)
+        );
+        assert_eq!(rig.syncd.take_removed().into_iter().collect::<Vec<_>>(), ["20.0.9.0/24"]);
+        let views = |event: &BesideEvent| matches!(event, BesideEvent::View { .. });
+        assert!(rig.events.iter().all(views), "{:?}", rig.events);
+    }
+}
+
+#[test]
+fn ribtide_that_ends_in_a_view_of_a_client_without_interfaces_moves_its_rows_to_what_it_carried_over() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    ribtide_ends_in_a_view(&mut rig, true);
+    rig.route("20.0.0.0/24", &via(0));
+    rig.route("20.0.1.0/24", ECMP);
+    rig.pass(31_000);
+    assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len()), (1, 2));
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (2, 2));
+    for n in 0..2 {
+        hostif(&mut rig, n);
+        interface(&mut rig, n, 2);
+        next_hop(&mut rig, n, 2);
+    }
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 2)));
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (2, 2));
+    // A second restart of ribtide knows what was carried over.
+    describe(&mut rig);
+    rig.restart_ribtide(0x100_0000..0x300_0000);
+    rig.route("20.0.0.0/24", &via(0));
+    for n in 0..2 {
+        hostif(&mut rig, n);
+        interface(&mut rig, n, 3);
+        next_hop(&mut rig, n, 3);
+    }
+    rig.pass(200_000);
+    assert_eq!(rig.target("20.0.0.0/24"), Some(hop_id(0, 3)));
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (2, 2));
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP").len(), 0);
+}
+
+#[test]
+fn next_hop_that_is_dead_after_a_cold_restart_leaves_the_group_that_has_another() {
+    let mut rig = started();
+    rig.route("20.0.0.0/24", &via(1));
+    rig.route("20.0.1.0/24", ECMP);
+    let dead = "protocol=bgp nexthop=10.0.1.2,10.0.2.2 ifname=Ethernet1,Ethernet2 weight=1,1";
+    rig.route("20.0.2.0/24", dead);
+    describe(&mut rig);
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 4);
+    // The client has the first neighbour again, and not those of the others.
+    interface(&mut rig, 0, 2);
+    next_hop(&mut rig, 0, 2);
+    assert_eq!(rig.syncd.of("NEXT_HOP_GROUP_MEMBER").len(), 4, "they may still come");
+    rig.pass(130_000);
+    let hops = |rig: &Rig| {
+        let members = rig.syncd.of("NEXT_HOP_GROUP_MEMBER");
+        let hops = members.iter().map(|m| m["SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_ID"].clone());
+        let (live, carried): (Vec<_>, Vec<_>) = hops.partition(|hop| hop.starts_with("oid:0x4000000002"));
+        (live.len(), carried.len())
+    };
+    assert_eq!(hops(&rig), (1, 2), "the group of dead next hops alone keeps them");
+    assert!(rig.target("20.0.0.0/24").unwrap().starts_with("oid:0x4"), "a route keeps its only next hop");
+    // It comes back late.
+    interface(&mut rig, 1, 2);
+    next_hop(&mut rig, 1, 2);
+    assert_eq!(hops(&rig), (3, 1));
+    rig.pass(20_000);
+    assert_eq!(hops(&rig), (3, 0), "that group has another now");
+    assert_eq!((rig.syncd.of("NEXT_HOP").len(), rig.syncd.of("ROUTER_INTERFACE").len()), (2, 2));
+    rig.route("20.0.1.0/24", "DEL");
+    rig.route("20.0.2.0/24", "DEL");
+    assert_eq!((rig.syncd.of("NEXT_HOP_GROUP").len(), hops(&rig)), (0, (0, 0)));
+    assert!(rig.events.iter().all(|event| matches!(event, BesideEvent::View { .. })), "{:?}", rig.events);
+}
+
+#[test]
+fn ids_are_unused_once_their_objects_are_gone() {
+    let mut rig = started();
+    let start = 0x100_0000;
+    let blocks: Vec<_> = (0..8).map(|n| start + n * 1024..start + (n + 1) * 1024).collect();
+    rig.route("20.9.0.0/24", ECMP);
+    // More than three blocks of ids, of groups that came and went.
+    for n in 0..1200 {
+        rig.route("20.0.1.0/24", if n % 2 == 0 { THREE } else { "DEL" });
+    }
+    let group = rig.target("20.9.0.0/24").unwrap();
+    let index = ribtide_swss::sai::text::read_oid(&group).unwrap().index();
+    assert!(blocks[0].contains(&index));
+    let unused = rig.beside.unused_ids(&blocks);
+    assert!(!unused[0], "the first group lives");
+    assert!(unused[1], "groups of the second block are gone");
+    let in_use = unused.iter().filter(|unused| !**unused).count();
+    assert!(in_use <= 2, "{unused:?}: those of the first group, and the block that is not used up");
+    rig.route("20.9.0.0/24", "DEL");
+    assert!(rig.beside.unused_ids(&blocks)[0]);
+}
+
+/// 10,000 objects of a running client, found by a ribtide that starts. `--nocapture` prints how long it takes.
+#[test]
+fn ten_thousand_objects_are_found_with_their_names() {
+    const INTERFACES: u64 = 2_500;
+    let mut beside =
+        ribtide_swss::beside::Beside::new(Box::new(ribtide_swss::orch::VidCounter::default()), 1);
+    let fields =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    let oid = |text: &str| ribtide_swss::sai::text::read_oid(text).unwrap();
+    let begin = std::time::Instant::now();
+    // Each group of an earlier run has a range of its own.
+    beside.found_former_ids((0..INTERFACES).map(|n| 0x40_0000 + 2 * n..0x40_0001 + 2 * n).collect());
+    beside.found_switch(oid(ROUTER), oid("oid:0x1000000000001"));
+    let lag = |n: u64| format!("oid:0x2{:012x}", 0x10_0000 + n);
+    let mut objects = 0;
+    for n in 0..INTERFACES {
+        let (rif, lower) = (rif_id(n, 1), lag(n));
+        let attrs = [
+            ("SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID", ROUTER),
+            ("SAI_ROUTER_INTERFACE_ATTR_PORT_ID", &*lower),
+        ];
+        beside.found(&format!("{RIF}:{rif}"), fields(&attrs));
+        let neighbor = format!(
+            r#"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{{"ip":"10.{}.{}.2","rif":"{rif}","switch_id":"oid:0x21000000000000"}}"#,
+            n >> 8,
+            n & 255
+        );
+        beside.found(&neighbor, fields(&[("SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS", "02:00:00:00:00:02")]));
+        let ip = format!("10.{}.{}.2", n >> 8, n & 255);
+        let attrs = [
+            ("SAI_NEXT_HOP_ATTR_TYPE", "SAI_NEXT_HOP_TYPE_IP"),
+            ("SAI_NEXT_HOP_ATTR_IP", &*ip),
+            ("SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID", &*rif),
+        ];
+        beside.found(&format!("{NEXT_HOP}:{}", hop_id(n, 1)), fields(&attrs));
+        let group = format!("SAI_OBJECT_TYPE_NEXT_HOP_GROUP:oid:0x5{:012x}", 0x40_0000 + 2 * n);
+        beside.found(
+            &group,
+            fields(&[("SAI_NEXT_HOP_GROUP_ATTR_TYPE", "SAI_NEXT_HOP_GROUP_TYPE_DYNAMIC_UNORDERED_ECMP")]),
+        );
+        objects += 4;
+    }
+    assert_eq!(objects, 10_000);
+    let mut out = BesideOut::default();
+    // COUNTERS_LAG_NAME_MAP.
+    (0..INTERFACES).for_each(|n| beside.name(oid(&lag(n)), &format!("PortChannel{n}")));
+    beside.found_all(&mut out);
+    (0..INTERFACES).for_each(|n| beside.link(&format!("PortChannel{n}"), true, &mut out));
+    println!("10,000 objects: {:?}", begin.elapsed());
+    let count = |is: fn(&LearnedRow) -> bool| out.rows.iter().filter(|row| is(row)).count() as u64;
+    assert_eq!(count(|row| matches!(row, LearnedRow::Interface(_))), INTERFACES);
+    assert_eq!(count(|row| matches!(row, LearnedRow::Neighbor(_))), INTERFACES);
+    // Its row, the row of its link, and two that open orchagent.
+    assert_eq!(count(|row| matches!(row, LearnedRow::Port(_))), 2 * INTERFACES + 2);
+    assert!(!beside.needs_names());
 }

@@ -2,7 +2,7 @@
 //! were recorded or written by hand.
 
 use crate::syncd::Syncd;
-use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow};
+use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, ViewRecord};
 use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, VidCounter, VidSource};
 use ribtide_swss::row::RouteRow;
 use ribtide_swss::sai::text::Message;
@@ -16,6 +16,8 @@ pub(crate) struct Rig {
     /// Replies to the client, in order.
     pub(crate) replies: Vec<(u64, Message)>,
     pub(crate) events: Vec<BesideEvent>,
+    /// What outlives ribtide of a view in progress.
+    view: Vec<ViewRecord>,
     pub(crate) number: u64,
     pub(crate) now_ms: u64,
 }
@@ -38,6 +40,7 @@ impl Rig {
             syncd: Syncd::default(),
             replies: Vec::new(),
             events: Vec::new(),
+            view: Vec::new(),
             number: 0,
             now_ms: 0,
         }
@@ -59,6 +62,7 @@ impl Rig {
     }
 
     pub(crate) fn carry_out(&mut self, out: &mut BesideOut, own: &mut OrchOut) -> bool {
+        self.record(out);
         let mut moved = !(out.requests.is_empty() && out.replies.is_empty() && out.rows.is_empty());
         for row in out.rows.drain(..) {
             match row {
@@ -73,10 +77,23 @@ impl Rig {
             let reply = self.syncd.execute(&request);
             assert!(self.beside.reply(reply, out));
         }
+        self.record(out);
         moved |= !out.to_client.is_empty();
         self.replies.append(&mut out.to_client);
         self.events.append(&mut out.events);
         moved
+    }
+
+    /// Keeps the view in progress.
+    pub(crate) fn record(&mut self, out: &mut BesideOut) {
+        for record in out.view.drain(..) {
+            if !matches!(record, ViewRecord::Passed(..)) {
+                self.view.clear();
+            }
+            if record != ViewRecord::Ended {
+                self.view.push(record);
+            }
+        }
     }
 
     /// A request of the client, without waiting for its reply.
@@ -127,9 +144,10 @@ impl Rig {
     /// ribtide's orchagent starts again: it knows what ASIC_DB has, and the rows that come again.
     pub(crate) fn restart_ribtide(&mut self, former: std::ops::Range<u64>) {
         let mut vids = VidCounter::default();
-        vids.pass(0x200_0000).unwrap();
+        vids.pass(former.end).unwrap();
         let syncd = std::mem::take(&mut self.syncd);
-        *self = Rig { syncd, number: self.number, ..Rig::with(vids) };
+        let view = std::mem::take(&mut self.view);
+        *self = Rig { syncd, view, number: self.number, ..Rig::with(vids) };
         self.beside.found_former_ids(vec![former]);
         self.beside.found_switch(
             ribtide_swss::sai::text::read_oid("oid:0x3000000000022").unwrap(),
@@ -140,6 +158,7 @@ impl Rig {
         }
         let (mut out, mut own) = (BesideOut::default(), OrchOut::default());
         self.beside.found_all(&mut out);
+        self.beside.found_view(self.view.clone());
         self.carry_out(&mut out, &mut own);
         self.settle();
     }

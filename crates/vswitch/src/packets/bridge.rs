@@ -7,9 +7,6 @@ use crate::switch::VirtualSwitch;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::Oid;
 
-/// Learned addresses at most, as SONiC's virtual switch has entries of its FDB. Frames to others flood.
-const LEARNED_MAX: usize = 800;
-
 impl VirtualSwitch {
     /// Handles a frame that came to a member of a VLAN.
     pub(super) fn bridge_frame(
@@ -20,8 +17,9 @@ impl VirtualSwitch {
         send: Send<'_>,
     ) -> Result<(), Drop> {
         let Arrived { ethernet, lower, .. } = arrived;
-        self.learn(id, ethernet.src, lower);
         let vlan = topology.vlans.get(&id).ok_or(Drop::NoInterface)?;
+        let bridge_port = topology.bridge_ports.get(&(id, lower)).copied().unwrap_or_default();
+        self.learn((id, vlan.oid), ethernet.src, (lower, bridge_port));
         if let Some(rif) = vlan.rif
             && ethernet.dst == rif.mac
         {
@@ -55,13 +53,6 @@ impl VirtualSwitch {
         send(Interface::Host(*host), &out);
         self.packets.out = out;
         Ok(())
-    }
-
-    fn learn(&mut self, vlan: u16, address: Mac, lower: Oid) {
-        let learned = &mut self.packets.learned;
-        if address.0[0] & 1 == 0 && (learned.len() < LEARNED_MAX || learned.contains_key(&(vlan, address))) {
-            learned.insert((vlan, address), lower);
-        }
     }
 
     /// Sends a frame into a VLAN: to the member behind which its address is, or to all but the one that
@@ -105,6 +96,7 @@ impl VirtualSwitch {
 
     /// The port or LAG behind which an address is: by an entry of the FDB, or learned.
     fn behind(&self, id: u16, vlan: Oid, address: Mac) -> Option<Oid> {
-        self.fdb_port(vlan, address).or_else(|| self.packets.learned.get(&(id, address)).copied())
+        let learned = || self.packets.learned.get(&(id, address)).map(|learned| learned.lower);
+        self.fdb_port(vlan, address).or_else(learned)
     }
 }

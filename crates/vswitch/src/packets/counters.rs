@@ -1,5 +1,6 @@
 //! Counters of packets: of each port, by the names of SAI, and of drops, by reason.
 
+use super::Interface;
 use crate::switch::VirtualSwitch;
 use ribtide_swss::Name;
 use ribtide_swss::sai::Oid;
@@ -31,11 +32,15 @@ pub enum Drop {
     SamePort,
     /// Its source or destination is an address that no router forwards.
     Martian,
+    /// It came while too much waited for the switch.
+    QueueFull,
+    /// The device that it should leave by took nothing.
+    NotSent,
 }
 
 impl Drop {
     /// Every reason.
-    pub const ALL: [Drop; 12] = [
+    pub const ALL: [Drop; 14] = [
         Drop::NoLink,
         Drop::NotSelected,
         Drop::Malformed,
@@ -48,6 +53,8 @@ impl Drop {
         Drop::NoHostInterface,
         Drop::SamePort,
         Drop::Martian,
+        Drop::QueueFull,
+        Drop::NotSent,
     ];
 
     /// Its name in replies.
@@ -65,6 +72,8 @@ impl Drop {
             Drop::NoHostInterface => "no-host-interface",
             Drop::SamePort => "same-port",
             Drop::Martian => "martian",
+            Drop::QueueFull => "queue-full",
+            Drop::NotSent => "not-sent",
         }
     }
 }
@@ -94,8 +103,8 @@ impl PortPackets {
         self.out_octets += octets as u64;
     }
 
-    pub(super) fn discard_in(&mut self) {
-        self.in_discards += 1;
+    pub(super) fn discard_in(&mut self, count: u64) {
+        self.in_discards += count;
     }
 
     /// The counter of this name; `None` when it is not counted.
@@ -139,6 +148,19 @@ impl VirtualSwitch {
             }
         };
         self.front_panel().into_iter().map(counters).collect()
+    }
+
+    /// Counts packets that came and were dropped before [`VirtualSwitch::packet`].
+    pub fn count_missed(&mut self, from: Interface, count: u64) {
+        *self.packets.drops.entry(Drop::QueueFull).or_default() += count;
+        if let Interface::Port(port) = from {
+            self.packets.counters.entry(port).or_default().discard_in(count);
+        }
+    }
+
+    /// Counts packets that a device did not take.
+    pub fn count_unsent(&mut self, count: u64) {
+        *self.packets.drops.entry(Drop::NotSent).or_default() += count;
     }
 
     /// Dropped packets by reason, without reasons that had none.

@@ -24,6 +24,9 @@ pub(crate) struct Ethernet {
     pub(crate) src: Mac,
     /// The VLAN of its tag; `None` without one, or with one that has a priority only (IEEE 802.1Q, 9.6).
     pub(crate) vlan: Option<u16>,
+    /// The priority and drop eligibility of its tag (PCP and DEI, IEEE 802.1Q, 9.6), in their bits of
+    /// the tag; 0 without one.
+    pub(crate) priority: u16,
     /// The protocol behind the tag.
     pub(crate) protocol: u16,
     /// The offset behind the header.
@@ -43,11 +46,12 @@ impl Ethernet {
         let (dst, src) = (Mac(array(frame, 0)?), Mac(array(frame, 6)?));
         let protocol = word(frame, ADDRESSES)?;
         if protocol != VLAN {
-            return Some(Ethernet { dst, src, vlan: None, protocol, payload: ADDRESSES + 2 });
+            return Some(Ethernet { dst, src, vlan: None, priority: 0, protocol, payload: ADDRESSES + 2 });
         }
-        let vlan = Some(word(frame, ADDRESSES + 2)? & 0xfff).filter(|vlan| *vlan != 0);
+        let tag = word(frame, ADDRESSES + 2)?;
+        let (vlan, priority) = (Some(tag & 0xfff).filter(|vlan| *vlan != 0), tag & 0xf000);
         let protocol = word(frame, ADDRESSES + TAG)?;
-        Some(Ethernet { dst, src, vlan, protocol, payload: ADDRESSES + TAG + 2 })
+        Some(Ethernet { dst, src, vlan, priority, protocol, payload: ADDRESSES + TAG + 2 })
     }
 
     /// Whether it is for several stations: the group bit of IEEE 802.
@@ -66,7 +70,7 @@ impl Ethernet {
         out.extend(self.src.0);
         if let Some(vlan) = self.vlan {
             out.extend(VLAN.to_be_bytes());
-            out.extend(vlan.to_be_bytes());
+            out.extend((self.priority | vlan).to_be_bytes());
         }
         out.extend(self.protocol.to_be_bytes());
     }
@@ -114,6 +118,8 @@ pub(crate) struct Ip {
     pub(crate) ttl: u8,
     /// Its length in bytes. What follows is padding of the frame.
     pub(crate) len: usize,
+    /// The class selector of its DSCP (RFC 2474, 4.2.2), which is the traffic class of a label.
+    pub(crate) class: u8,
 }
 
 impl Ip {
@@ -143,7 +149,8 @@ impl Ip {
         let ports = if is_fragment { [0; 4] } else { ports(protocol, packet, header) };
         let src = Ipv4Addr::from(array::<4>(packet, 12)?).into();
         let dst = Ipv4Addr::from(array::<4>(packet, 16)?).into();
-        Some(Ip { flow: Flow { src, dst, protocol, ports }, ttl: *packet.get(8)?, len })
+        let class = *packet.get(1)? >> 5;
+        Some(Ip { flow: Flow { src, dst, protocol, ports }, ttl: *packet.get(8)?, len, class })
     }
 
     fn read_v6(packet: &[u8]) -> Option<Ip> {
@@ -155,7 +162,8 @@ impl Ip {
         let src = Ipv6Addr::from(array::<16>(packet, 8)?).into();
         let dst = Ipv6Addr::from(array::<16>(packet, 24)?).into();
         let ports = ports(protocol, packet, 40);
-        Some(Ip { flow: Flow { src, dst, protocol, ports }, ttl: *packet.get(7)?, len })
+        let class = (*packet.first()? & 0xf) >> 1;
+        Some(Ip { flow: Flow { src, dst, protocol, ports }, ttl: *packet.get(7)?, len, class })
     }
 
     /// Whether routers forward its destination: multicast and link-local addresses stay on their link.
@@ -233,6 +241,8 @@ pub(crate) fn set_ttl(packet: &mut [u8], ttl: u8) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LabelEntry {
     pub(crate) label: u32,
+    /// The traffic class (RFC 5462), of three bits.
+    pub(crate) class: u8,
     pub(crate) bottom: bool,
     pub(crate) ttl: u8,
 }
@@ -242,12 +252,22 @@ impl LabelEntry {
 
     pub(crate) fn read(packet: &[u8]) -> Option<LabelEntry> {
         let entry = u32::from_be_bytes(array(packet, 0)?);
-        Some(LabelEntry { label: entry >> 12, bottom: entry & 0x100 != 0, ttl: entry as u8 })
+        let class = (entry >> 9) as u8 & 7;
+        Some(LabelEntry { label: entry >> 12, class, bottom: entry & 0x100 != 0, ttl: entry as u8 })
     }
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        let entry = self.label << 12 | u32::from(self.bottom) << 8 | u32::from(self.ttl);
+        let class = u32::from(self.class & 7) << 9;
+        let entry = self.label << 12 | class | u32::from(self.bottom) << 8 | u32::from(self.ttl);
         out.extend(entry.to_be_bytes());
+    }
+
+    /// Sets the traffic class and the TTL of the first entry of a packet.
+    pub(crate) fn set_first(packet: &mut [u8], class: u8, ttl: u8) {
+        if let Some([_, _, third, fourth]) = packet.first_chunk_mut() {
+            *third = *third & 0xf1 | (class & 7) << 1;
+            *fourth = ttl;
+        }
     }
 }
 
@@ -319,14 +339,15 @@ mod tests {
         }
 
         #[test]
-        fn a_header_is_written_as_it_is_read(bytes: [u8; 14], vlan in proptest::option::of(1u16..4095)) {
-            let read = Ethernet { vlan, ..Ethernet::read(&bytes).unwrap_or(Ethernet { dst: Mac::default(), src: Mac::default(), vlan: None, protocol: IPV4, payload: 14 }) };
+        fn a_header_is_written_as_it_is_read(bytes: [u8; 14], vlan in proptest::option::of(1u16..4095), priority in 0u16..16) {
+            let priority = if vlan.is_some() { priority << 12 } else { 0 };
+            let read = Ethernet { vlan, priority, ..Ethernet::read(&bytes).unwrap_or(Ethernet { dst: Mac::default(), src: Mac::default(), vlan: None, priority: 0, protocol: IPV4, payload: 14 }) };
             let read = Ethernet { protocol: if read.protocol == VLAN { IPV4 } else { read.protocol }, ..read };
             let mut out = Vec::new();
             read.write(&mut out);
             let again = Ethernet::read(&out).unwrap();
             prop_assert_eq!((again.dst, again.src, again.vlan, again.protocol), (read.dst, read.src, read.vlan, read.protocol));
-            prop_assert_eq!(again.payload, out.len());
+            prop_assert_eq!((again.payload, again.priority), (out.len(), read.priority));
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod bridge;
 mod counters;
+mod fdb;
 mod frame;
 mod route;
 mod topology;
@@ -20,7 +21,7 @@ use crate::switch::VirtualSwitch;
 use ribtide_prefix::Map;
 use ribtide_swss::Name;
 use ribtide_swss::row::Mac;
-use ribtide_swss::sai::{Attr, ObjectType, Oid, OperStatus};
+use ribtide_swss::sai::{Attr, FdbQueue, ObjectType, Oid, OperStatus, RawText};
 
 /// Where a frame comes from or goes to, by the number of its object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -66,7 +67,13 @@ pub(crate) struct Packets {
     /// The interfaces; `None` after a change.
     topology: Option<Box<Topology>>,
     /// Where a MAC address was seen last, by VLAN.
-    learned: Map<(u16, Mac), Oid>,
+    learned: Map<(u16, Mac), fdb::Learned>,
+    /// Since when dynamic entries of the FDB that a client made are there.
+    dynamic_seen: Map<RawText, u64>,
+    /// Changes of the FDB that no client has taken yet.
+    pub(crate) fdb: FdbQueue,
+    now_ms: u64,
+    next_aging_ms: u64,
     counters: Map<Oid, PortPackets>,
     drops: Map<Drop, u64>,
     /// The frame that leaves.
@@ -78,15 +85,6 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    /// Forgets learned addresses: those behind `lower`, of the VLAN `id`; of `None` all. One that does not exist has none.
-    pub(crate) fn forget_learned(&mut self, lower: Option<Option<Oid>>, id: Option<Option<u16>>) {
-        self.learned.retain(|(vlan, _), behind| {
-            let selected =
-                lower.is_none_or(|lower| lower == Some(*behind)) && id.is_none_or(|id| id == Some(*vlan));
-            !selected
-        });
-    }
-
     /// Takes in that an object of this type was created, changed or removed.
     pub(crate) fn changed(&mut self, kind: ObjectType) {
         if let ObjectType::NextHop | ObjectType::NextHopGroup | ObjectType::NextHopGroupMember = kind {
@@ -115,7 +113,7 @@ impl Packets {
 
     /// Those of the next switch of the same chip.
     pub(crate) fn after(&self) -> Packets {
-        Packets { host_changes: self.host_changes + 1, ..Packets::default() }
+        Packets { host_changes: self.host_changes + 1, now_ms: self.now_ms, ..Packets::default() }
     }
 }
 
@@ -152,7 +150,7 @@ impl VirtualSwitch {
         if let Err(reason) = outcome {
             *self.packets.drops.entry(reason).or_default() += 1;
             if let Interface::Port(port) = from {
-                self.packets.counters.entry(port).or_default().discard_in();
+                self.packets.counters.entry(port).or_default().discard_in(1);
             }
         }
         self.packets.topology = Some(topology);

@@ -32,6 +32,10 @@ struct Leaving<'a> {
     counts: bool,
     /// The new TTL.
     ttl: u8,
+    /// The traffic class of new labels, and of the first one that stays. The uniform model, which SAI
+    /// has by default, carries it through all labels (RFC 3270, 2.6.3); an IP header keeps its DSCP,
+    /// which only a map of SAI changes.
+    class: u8,
     /// Bytes of the greatest packet on the wire.
     longest: usize,
 }
@@ -114,7 +118,8 @@ impl VirtualSwitch {
             Way::Hop { rif: out, mac, labels } => {
                 let longest = (arrived.frame.longest.saturating_sub(arrived.ethernet.payload)).min(ip.len);
                 let rest = packet.get(..ip.len).unwrap_or(packet);
-                let leaving = Leaving { rest, labelled: false, counts: true, ttl: ip.ttl - 1, longest };
+                let (ttl, class) = (ip.ttl - 1, ip.class);
+                let leaving = Leaving { rest, labelled: false, counts: true, ttl, class, longest };
                 match self.leave(topology, (out, mac, &labels), leaving, send) {
                     // The CPU says that it is too big.
                     Ok(false) => self.trap(topology, rif, arrived, send),
@@ -260,6 +265,7 @@ impl VirtualSwitch {
                     labelled: pop < depth,
                     counts: to_next_hop.is_none() || labels.is_empty(),
                     ttl: first.ttl - 1,
+                    class: first.class,
                     longest: longest.min(rest.len()),
                 };
                 match self.leave(topology, (out, mac, &labels), leaving, send) {
@@ -280,7 +286,7 @@ impl VirtualSwitch {
         send: Send<'_>,
     ) -> Result<bool, Drop> {
         let rif = *topology.rifs.get(&rif).ok_or(Drop::NoInterface)?;
-        let Leaving { rest, labelled, counts, ttl, longest } = packet;
+        let Leaving { rest, labelled, counts, ttl, class, longest } = packet;
         if longest + labels.len() * LabelEntry::LEN > rif.mtu {
             return Ok(false);
         }
@@ -289,12 +295,13 @@ impl VirtualSwitch {
             false => frame::protocol_of(rest).ok_or(Drop::Malformed)?,
         };
         let vlan = if let Lower::Port(_, tag) = rif.lower { tag } else { None };
-        let ethernet = Ethernet { dst, src: rif.mac, vlan, protocol, payload: 0 };
+        // Its tag has the priority 0 unless a map says so (`SAI_PORT_ATTR_QOS_TC_AND_COLOR_TO_DOT1P_MAP`).
+        let ethernet = Ethernet { dst, src: rif.mac, vlan, priority: 0, protocol, payload: 0 };
         let mut above = std::mem::take(&mut self.packets.above);
         above.clear();
         for (n, label) in labels.iter().enumerate() {
             let bottom = !labelled && n + 1 == labels.len();
-            LabelEntry { label: *label, bottom, ttl }.write(&mut above);
+            LabelEntry { label: *label, class, bottom, ttl }.write(&mut above);
         }
         let at = above.len();
         above.extend(rest);
@@ -302,8 +309,7 @@ impl VirtualSwitch {
         match labelled {
             _ if !counts => {}
             false => frame::set_ttl(changed, ttl),
-            // The TTL is the last byte of the first entry.
-            true => changed.get_mut(LabelEntry::LEN - 1).into_iter().for_each(|place| *place = ttl),
+            true => LabelEntry::set_first(changed, class, ttl),
         }
         let sent = match rif.lower {
             Lower::Vlan(id) => self.send_to_vlan(topology, id, None, ethernet, &above, send),

@@ -51,6 +51,8 @@ pub(super) struct Topology {
     /// The ports through which a LAG sends, by number, whatever their links.
     pub(super) lags: Map<Oid, Vec<Oid>>,
     pub(super) vlans: Map<u16, Vlan>,
+    /// The bridge port of a port or LAG in a VLAN.
+    pub(super) bridge_ports: Map<(u16, Oid), Oid>,
     /// The VLAN of frames without a tag.
     untagged: Map<Oid, u16>,
     /// Host interfaces by what they belong to.
@@ -135,6 +137,7 @@ impl Topology {
             });
             let Some(port) = port else { continue };
             self.vlans.entry(id).or_default().members.push((port, tagged));
+            self.bridge_ports.insert((id, port), bridge_port);
             if !tagged {
                 self.untagged.insert(port, id);
             }

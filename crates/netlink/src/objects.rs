@@ -1,7 +1,7 @@
 //! Next-hop objects in the kernel: single objects, one for each next hop, and groups that refer to
 //! them.
 //!
-//! Every group of the RIB is a group object in the kernel, also a group of one member, because the
+//! Every group of the caller is a group object in the kernel, also a group of one member, because the
 //! kernel cannot turn a single object into a group. So a group keeps its id whatever its members,
 //! and a change of members is one message for any number of routes. One that becomes unresolved is
 //! deleted behind the routes of its batch, and gets another id.
@@ -14,7 +14,7 @@
 //! The deletion of an unused single object also removes it from all groups. Groups are written only
 //! to add members or change weights.
 
-use ribtide_netlink::{Refusal, Socket};
+use crate::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
 use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use ribtide_wire::netlink::scale_weight;
@@ -22,22 +22,47 @@ use ribtide_wire::netlink::{
     Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
 };
 use std::io;
+use std::ops::Range;
 
-/// The range of ids of ribtide's objects. Those of earlier versions begin at its start, those of
-/// this one at `FIRST_ID`.
-const IDS: std::ops::Range<u32> = 0x2000_0000..0x8000_0000;
-/// The first id that ribtide assigns. Other programs count from 1, and FRR's EVPN multihoming from
-/// `1 << 28` and `2 << 28`.
-const FIRST_ID: u32 = 0x6000_0000;
+/// Makes the kernel send one notification for a changed next-hop object, and not one for each of
+/// its routes. For a million routes the latter takes it 12 seconds, in which no other program can
+/// change routes. Returns whether that was new.
+///
+/// # Errors
+/// The system's: no permission, or a kernel before Linux 5.8, which has no other mode.
+pub fn leave_compat_mode() -> io::Result<bool> {
+    const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
+    if std::fs::read_to_string(SWITCH)?.trim() == "0" {
+        return Ok(false);
+    }
+    std::fs::write(SWITCH, "0").map(|()| true)
+}
 
-/// Whether ribtide may have created the object of this id.
-pub(super) fn may_be_ours(id: u32) -> bool {
-    IDS.contains(&id)
+/// The ids of one program's objects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ids {
+    /// Objects that it may have made, also in earlier versions.
+    pub range: Range<u32>,
+    /// The first id that it assigns.
+    pub first: u32,
+}
+
+/// The ids of the router's objects. Those of earlier versions begin at the start of the range. Other
+/// programs count from 1, and FRR's EVPN multihoming from `1 << 28` and `2 << 28`.
+pub const ROUTER_IDS: Ids = Ids { range: 0x2000_0000..0x8000_0000, first: 0x6000_0000 };
+/// The ids of syncd's objects where the kernel is its chip.
+pub const CHIP_IDS: Ids = Ids { range: 0x8000_0000..0xc000_0000, first: 0x8000_0000 };
+
+impl Ids {
+    /// Whether the program may have made the object of this id.
+    pub fn contain(&self, id: u32) -> bool {
+        self.range.contains(&id)
+    }
 }
 
 /// The content of a next-hop object that is no group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum SingleContent {
+pub enum SingleContent {
     /// Drops packets.
     Blackhole,
     /// Sends them to a gateway or onto an interface.
@@ -105,12 +130,13 @@ struct Found {
 }
 
 /// The state of all objects.
-#[derive(Default)]
-pub(super) struct Objects {
+pub struct Objects {
     protocol: u8,
+    /// The ids that it assigns.
+    ids: Ids,
     singles: Map<SingleContent, Single>,
     groups: Map<u32, Group>,
-    /// Groups (by id of the RIB) whose members may differ from the requested ones.
+    /// Groups (by number of the caller) whose members may differ from the requested ones.
     dirty: Vec<u32>,
     /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
     /// kernel refused.
@@ -122,18 +148,18 @@ pub(super) struct Objects {
     idle: Vec<SingleContent>,
     found: Found,
     /// Whether no group of an earlier run and no single object may leave the kernel, because found
-    /// routes may use it that the RIB has not requested yet.
-    pub(super) keep: bool,
+    /// routes may use it that the caller has not requested yet.
+    pub keep: bool,
     /// Whether groups may have left the kernel since [`Objects::take_lasting`].
     lost: bool,
     /// Kernel ids of groups created since then, while `keep` is set: a found route with such an id
     /// went with the former group.
     created: Set<u32>,
-    /// Groups (by id of the RIB) whose routes may be in the kernel, and which it refused since
+    /// Groups (by number of the caller) whose routes may be in the kernel, and which it refused since
     /// [`Objects::take_refused`].
     refused: Vec<u32>,
     /// Objects that the kernel accepted.
-    pub(super) accepted: u64,
+    pub accepted: u64,
     /// Greater than all ids ever assigned or adopted.
     next_id: u32,
     /// Free ids that were used before.
@@ -141,23 +167,47 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn new(protocol: u8) -> Self {
-        Objects { protocol, next_id: FIRST_ID, ..Objects::default() }
+    /// Objects of this protocol number, none so far. No other program assigns these ids.
+    pub fn new(protocol: u8, ids: Ids) -> Self {
+        Objects {
+            protocol,
+            next_id: ids.first,
+            ids,
+            singles: Map::default(),
+            groups: Map::default(),
+            dirty: Vec::new(),
+            doomed: Vec::new(),
+            emptied: Vec::new(),
+            idle: Vec::new(),
+            found: Found::default(),
+            keep: false,
+            lost: false,
+            created: Set::default(),
+            refused: Vec::new(),
+            accepted: 0,
+            free: Vec::new(),
+        }
     }
 
-    /// The kernel id of a group of the RIB, if the kernel has it.
-    pub(super) fn live_id(&self, group: u32) -> Option<u32> {
+    /// The kernel id of a group of the caller, if the kernel has it.
+    pub fn live_id(&self, group: u32) -> Option<u32> {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
     }
 
-    /// Whether the kernel lacks a group of the RIB.
-    pub(super) fn lacking(&self) -> bool {
+    /// Whether the group with this kernel id drops packets.
+    pub fn is_blackhole(&self, id: u32) -> bool {
+        let drops = |g: &Group| g.want.iter().all(|(way, _)| *way == SingleContent::Blackhole);
+        self.groups.values().any(|g| g.id == id && drops(g))
+    }
+
+    /// Whether the kernel lacks a group of the caller.
+    pub fn lacking(&self) -> bool {
         self.groups.values().any(|g| g.live.is_empty())
     }
 
-    /// Why the kernel does not have a group of the RIB; `None` for an unresolved group, which it
+    /// Why the kernel does not have a group of the caller; `None` for an unresolved group, which it
     /// must not have.
-    pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
+    pub fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
             return Some(Refusal {
                 errno: libc::ENOENT,
@@ -174,9 +224,9 @@ impl Objects {
         }))
     }
 
-    /// Sets the members of a group of the RIB; none for an unresolved one. Equal next hops are
+    /// Sets the members of a group of the caller; none for an unresolved one. Equal next hops are
     /// merged, with their weights added.
-    pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
+    pub fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
         let mut want: Vec<(SingleContent, u16)> = Vec::with_capacity(members.size_hint().0);
         for (way, weight) in members {
             match want.iter_mut().find(|(w, _)| *w == way) {
@@ -211,7 +261,7 @@ impl Objects {
 
     /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused). With
     /// `keep`, one of an earlier run counts as found again.
-    pub(super) fn delete_group(&mut self, group: u32) {
+    pub fn delete_group(&mut self, group: u32) {
         if let Some(g) = self.groups.remove(&group) {
             self.release(g.want);
             match self.keep && g.found {
@@ -224,7 +274,7 @@ impl Objects {
 
     /// The ids of the groups that the kernel has, and has had since the last call; `None` if no group
     /// may have left it, or without `keep`.
-    pub(super) fn take_lasting(&mut self) -> Option<Set<u32>> {
+    pub fn take_lasting(&mut self) -> Option<Set<u32>> {
         let created = std::mem::take(&mut self.created);
         if !std::mem::take(&mut self.lost) || !self.keep {
             return None;
@@ -271,7 +321,7 @@ impl Objects {
     /// A route of a group is about to be compared with its kernel route, which uses the object
     /// `found`, or to be written. The first such route decides which of several equal objects
     /// belongs to the group, so that the others fit, too.
-    pub(super) fn bind(&mut self, group: u32, found: Option<u32>) {
+    pub fn bind(&mut self, group: u32, found: Option<u32>) {
         let Some(this) = self.groups.get_mut(&group).filter(|g| !g.bound) else { return };
         this.bound = true;
         let Some(wanted) = found.filter(|id| *id != this.id && !this.live.is_empty()) else { return };
@@ -331,7 +381,7 @@ impl Objects {
 
     /// Reads a dump of the kernel. Differing groups become dirty; unused objects wait for adoption
     /// or deletion.
-    pub(super) fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
+    pub fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
         let protocol = self.protocol;
         #[derive(Default)]
         struct Dump {
@@ -391,7 +441,7 @@ impl Objects {
         for (id, way) in dump.singles {
             match way {
                 Some(way)
-                    if IDS.contains(&id)
+                    if self.ids.contain(id)
                         && !self.singles.contains_key(&way)
                         && !self.found.singles.contains_key(&way) =>
                 {
@@ -401,7 +451,7 @@ impl Objects {
             }
         }
         for (id, members) in dump.groups {
-            if !IDS.contains(&id) {
+            if !self.ids.contain(id) {
                 self.found.strays.push(id);
             } else {
                 self.found.groups.entry(members).or_default().push(id);
@@ -414,7 +464,7 @@ impl Objects {
     /// Writes all dirty groups, as far as the kernel accepts them. Returns groups (by id of the
     /// RIB) that the kernel had lost or refused before and has now: their routes must be written
     /// again.
-    pub(super) fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
+    pub fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
         let mut back = Vec::new();
         let mut checked = false;
         loop {
@@ -437,9 +487,9 @@ impl Objects {
         }
     }
 
-    /// Groups (by id of the RIB) that the kernel refused and does not have now. Their routes have
+    /// Groups (by number of the caller) that the kernel refused and does not have now. Their routes have
     /// failed, though no batch names them.
-    pub(super) fn take_refused(&mut self) -> Set<u32> {
+    pub fn take_refused(&mut self) -> Set<u32> {
         let refused = std::mem::take(&mut self.refused);
         refused.into_iter().filter(|group| self.live_id(*group).is_none()).collect()
     }
@@ -616,19 +666,19 @@ impl Objects {
 
     /// Deletes unused objects; with `keep` only groups of this run, because found groups may have any
     /// single object. Routes that use them must be gone or changed before.
-    pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
+    pub fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
         let groups = std::mem::take(&mut self.doomed);
         self.free_objects(socket, &groups)?;
         if self.keep { Ok(()) } else { self.delete_idle(socket).map(drop) }
     }
 
     /// Whether the kernel refused to delete a group that became unresolved, so routes by it stay.
-    pub(super) fn take_undeleted(&mut self) -> bool {
+    pub fn take_undeleted(&mut self) -> bool {
         std::mem::take(&mut self.emptied).iter().any(|id| self.doomed.contains(id))
     }
 
     /// Deletes found objects that were not adopted.
-    pub(super) fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
+    pub fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
         let found = std::mem::take(&mut self.found);
         // Groups first: a group that loses its last member is deleted by the kernel, and then not
         // found.
@@ -641,7 +691,7 @@ impl Objects {
     }
 
     /// Marks groups dirty that lack a member on `ifindex`.
-    pub(super) fn mark_incomplete_through(&mut self, ifindex: u32) {
+    pub fn mark_incomplete_through(&mut self, ifindex: u32) {
         let singles = &self.singles;
         let lacks = |(way, _): &(SingleContent, u16)| {
             matches!(way, SingleContent::Via(via) if via.ifindex == ifindex)
@@ -652,7 +702,7 @@ impl Objects {
 
     /// The interface is down, so the kernel has removed its objects from all groups. Returns
     /// whether a group lost its last member.
-    pub(super) fn lose_interface(&mut self, ifindex: u32) -> bool {
+    pub fn lose_interface(&mut self, ifindex: u32) -> bool {
         let mut gone: Set<u32> = Set::default();
         for (way, single) in &mut self.singles {
             if matches!(way, SingleContent::Via(via) if via.ifindex == ifindex) {
@@ -670,13 +720,13 @@ impl Objects {
     }
 
     /// Marks groups dirty that lack a member.
-    pub(super) fn mark_incomplete(&mut self) {
+    pub fn mark_incomplete(&mut self) {
         let lacking = self.groups.iter().filter(|(_, g)| g.live.len() < g.want.len());
         self.dirty.extend(lacking.map(|(key, _)| *key));
     }
 
     /// Whether a requested next hop is on `ifindex`.
-    pub(super) fn uses(&self, ifindex: u32) -> bool {
+    pub fn uses(&self, ifindex: u32) -> bool {
         self.singles.keys().any(|way| matches!(way, SingleContent::Via(via) if via.ifindex == ifindex))
     }
 
