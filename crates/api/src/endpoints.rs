@@ -250,6 +250,7 @@ impl Endpoints {
 /// All endpoints.
 pub(super) fn endpoints() -> Endpoints {
     Endpoints::default()
+        .read("/v1/bgp/group-totals", |i, Nothing {}| answers::group_totals(i))
         .read("/v1/bgp/summary", |i, Nothing {}| answers::bgp_summary(i))
         .read("/v1/bgp/neighbors", |i, q: NeighborQuery| {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)

@@ -49,7 +49,7 @@ impl Default for TestRoute {
 }
 
 /// Import or export.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// Routes from a neighbour.
@@ -59,7 +59,7 @@ pub enum Direction {
 }
 
 /// The result of one policy for one prefix.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyTest {
     /// The prefix.
     pub prefix: String,
@@ -83,7 +83,7 @@ pub struct PolicyTest {
 }
 
 /// A route after a policy.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct AcceptedRoute {
     /// Whether the policy changed nothing.
     pub unchanged: bool,

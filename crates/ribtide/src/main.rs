@@ -21,6 +21,8 @@ mod exit;
 mod flush;
 mod manual;
 #[cfg(feature = "router")]
+mod outputs;
+#[cfg(feature = "router")]
 mod policy;
 #[cfg(feature = "router")]
 mod remote;
@@ -64,7 +66,11 @@ enum Command {
     Check(check::Options),
     /// Print the JSON Schema of the configuration, for editors and programs
     #[cfg(feature = "router")]
-    Schema,
+    Schema {
+        /// The schema of what each command prints with --json instead
+        #[arg(long)]
+        outputs: bool,
+    },
     /// Print the completions of a shell; packages install them
     Completions {
         /// The shell
@@ -321,7 +327,9 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Check(options) => return Ok(check::run(&options)?),
         #[cfg(feature = "router")]
-        Command::Schema => router::schema()?,
+        Command::Schema { outputs: true } => text::write_stdout(&format!("{:#}\n", outputs::schema()))?,
+        #[cfg(feature = "router")]
+        Command::Schema { outputs: false } => router::schema()?,
         Command::Completions { shell } => manual::completions(shell)?,
         Command::Man { folder } => manual::man(folder.as_deref())?,
         #[cfg(feature = "router")]

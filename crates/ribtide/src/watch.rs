@@ -22,7 +22,9 @@ pub(crate) fn run(
     let mut last: Option<String> = None;
     let mut left = changes;
     loop {
-        let reply: Explain = client.get(&path)?;
+        let mut reply: Explain = client.get(&path)?;
+        // Times go on without a change.
+        reply.stages.iter_mut().for_each(|stage| stage.seconds = None);
         let text = match output.json {
             true => serde_json::to_string(&reply).map_err(|e| e.to_string())? + "\n",
             false => explain_text(&reply),

@@ -18,6 +18,8 @@ struct Described {
     info: RouteInfo,
     hops: Vec<String>,
     states: Vec<(String, InstallStatus)>,
+    /// Seconds since it last changed, if it is known.
+    age: Option<u64>,
 }
 
 fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Described {
@@ -25,6 +27,7 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
         vrf: stage.vrf_name(vrf),
         states: stage.install_statuses(rib, info.prefix),
         hops: content(stage, &info.content),
+        age: rib.changed_at(info.prefix).map(|at| stage.now().saturating_sub(at) / 1000),
         info,
     }
 }
@@ -56,6 +59,7 @@ fn model(d: Described) -> FibRoute {
         distance: d.info.distance,
         group: Some(d.info.group.0),
         hops: d.hops,
+        age_seconds: d.age,
         dataplanes: d
             .states
             .into_iter()

@@ -10,7 +10,7 @@ use ribtide_bgp::filter::FilterMemo;
 use ribtide_bgp::ingest::{KeptPlace, ReceivedView};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{PathFilter, Shard};
-use ribtide_model::{ReceivedPage, ReceivedRoute};
+use ribtide_model::{ReceivedPage, ReceivedRoute, ZonedAddress};
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
 use ribtide_wire::bgp::AsPath;
@@ -163,24 +163,39 @@ fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
     }
 }
 
-/// For each neighbour whose import policy rejects a kept route of exactly this prefix, a sentence with the statement that
-/// decided.
-pub(super) fn rejected(router: &RouterState, prefix: AnyPrefix) -> Result<Vec<String>, Refusal> {
-    let Some(bgp) = router.bgp.get() else { return Ok(Vec::new()) };
+/// What import policies do with the kept routes of a prefix.
+#[derive(Default)]
+pub(super) struct Imports {
+    /// For each neighbour whose policy rejects one, a sentence with the statement that decided.
+    pub(super) rejected: Vec<String>,
+    /// Of accepted routes: neighbour, path identifier, and the sentences of the statements that changed it.
+    pub(super) changed: Vec<(ZonedAddress, Option<u32>, Vec<String>)>,
+}
+
+/// What the import policies of neighbours do with kept routes of exactly this prefix.
+pub(super) fn imports(router: &RouterState, prefix: AnyPrefix) -> Result<Imports, Refusal> {
+    let mut imports = Imports::default();
+    let Some(bgp) = router.bgp.get() else { return Ok(imports) };
     let zones = Zones::new(router)?;
-    let mut sentences = Vec::new();
     for reader in &bgp.readers {
         let found = reader.call(move |reader| reader.received_of(prefix))?;
-        for (address, view) in found.iter().filter(|(_, view)| !view.accepted) {
+        for (address, view) in &found {
+            if view.accepted {
+                let changed = view.changed_by.iter().filter_map(|place| view.reasons.get(*place).cloned());
+                imports.changed.push((zones.named(*address), view.path_id, changed.collect()));
+                continue;
+            }
             let state =
                 if router.rpki.get().is_some() { format!(" ({})", view.validity) } else { String::new() };
             let why = view.reasons.last().map_or("", String::as_str);
             let address = zones.named(*address);
             let id = view.path_id.map_or(String::new(), |id| format!(" (path {id})"));
-            sentences.push(format!("{address}{id} announces it{state}, and import policy rejects it: {why}"));
+            imports
+                .rejected
+                .push(format!("{address}{id} announces it{state}, and import policy rejects it: {why}"));
         }
     }
-    Ok(sentences)
+    Ok(imports)
 }
 
 #[cfg(test)]

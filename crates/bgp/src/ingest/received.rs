@@ -350,6 +350,8 @@ pub struct ReceivedView {
     pub accepted: bool,
     /// A sentence for each tried statement of the policy; the last one decided.
     pub reasons: Vec<String>,
+    /// Of an accepted route: the places in `reasons` of the statements whose actions changed it.
+    pub changed_by: Vec<usize>,
 }
 
 impl Ingest {
@@ -367,7 +369,7 @@ impl Ingest {
             source: info.source(),
             validation: Some(Validation { vrps: &self.vrps, origin, path }),
         };
-        let (changes, reasons) = settings.import.explain(&route, prefix.any());
+        let (changes, reasons, changed_by) = settings.import.explain_changes(&route, prefix.any());
         let validity = self.vrps.validate(prefix.ip(), origin);
         ReceivedView {
             family: N::Family::ID,
@@ -378,6 +380,7 @@ impl Ingest {
             path,
             accepted: changes.is_some(),
             reasons,
+            changed_by,
         }
     }
 

@@ -25,9 +25,9 @@ pub(crate) use fib::explain_text;
 use filters::{Attributes, Paths, Selected};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
-    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiAspaPage,
-    RpkiTablePage, Sharding,
+    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, GroupTotals,
+    Groups, Health, Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage,
+    RpkiAspaPage, RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
@@ -558,11 +558,14 @@ fn performance(to: &mut Printer, stages: &[Performance], only: Option<&str>) -> 
 
 fn summary(to: &mut Printer) -> Printed {
     let mut reply: BgpSummary = to.client.get("/v1/bgp/summary")?;
+    let totals: GroupTotals = to.client.get("/v1/bgp/group-totals")?;
     if to.json {
+        reply.groups = Some(totals.groups);
         reply.neighbors = Some(all_neighbors(to, "")?);
         return to.print(&reply, bgp::summary);
     }
     to.text(&bgp::summary(&reply))?;
+    to.text(&bgp::group_totals(&totals.groups))?;
     let mut table = bgp::neighbor_table();
     to.paged("/v1/bgp/neighbors", NEIGHBORS, "", |to, page: NeighborPage| {
         page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
