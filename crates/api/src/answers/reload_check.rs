@@ -80,19 +80,19 @@ pub(crate) fn reload_check(api: &ApiState, check: CheckReload) -> Result<ReloadC
         update_groups_after,
         neighbors,
         not_evaluated,
-        next: trial.map(|trial| api.reload_checks.put(trial)),
+        next: trial.map(|trial| api.reload_checks.put("", trial)),
     })
 }
 
 /// The next page of its routes.
 pub(crate) fn reload_routes(api: &ApiState, cursor: &str) -> Result<ReloadRoutes, Refusal> {
-    let mut trial = api.reload_checks.take(cursor)?;
+    let mut trial = api.reload_checks.take(cursor, "")?;
     let is_done = trial.go_on(api)?;
     let (looked_at, total) = trial.progress();
     Ok(match is_done {
         true => ReloadRoutes { looked_at, total, neighbors: trial.result(), next: None },
         false => {
-            let next = Some(api.reload_checks.put(trial));
+            let next = Some(api.reload_checks.put("", trial));
             ReloadRoutes { looked_at, total, neighbors: Vec::new(), next }
         }
     })
