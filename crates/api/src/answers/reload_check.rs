@@ -166,7 +166,7 @@ const PARTS: [(&str, Parts); 7] = [
         let settings = format!("{:?} {:?}", c.api.socket_mode, c.api.socket_group);
         BTreeMap::from([(c.api.socket.display().to_string(), settings)])
     }),
-    ("api.http", |c| of_names(&c.api.http)),
+    ("api.http", |c| of_names(c.api.http)),
     ("fib.kernel", |c| {
         let kernel = c.fib.iter().filter_map(|fib| fib.kernel.as_ref());
         kernel.map(|kernel| (format!("table {}", kernel.table), text(kernel))).collect()

@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(lines.matches("the table is full").count() as u64, LINES_MAX);
         assert_eq!(lines.matches("a client changed the router").count(), 50);
         // The end of a process reports the rest.
-        (0..500).for_each(|_| drop(limit.admits(cause("full", ""), Instant::now())));
+        let admitted = (0..500).filter(|_| limit.admits(cause("full", ""), Instant::now())).count();
+        assert_eq!(admitted as u64, LINES_MAX);
         let report = capture(&settings, || limit.report(None));
         assert!(report.contains(&format!("repeated {} times: full", 500 - LINES_MAX)), "{report}");
     }
