@@ -438,7 +438,7 @@ impl Rib {
     }
 
     /// The time of [`Rib::set_time`] at which the route of exactly `prefix` last changed in the FIB: the route, not its
-    /// group. Exact to a second for some minutes, later to about a fiftieth of its age; `None` when the FIB has none.
+    /// group. Exact to a second for some minutes, later to about a thirtieth of its age; `None` when the FIB has none.
     pub fn changed_at(&self, prefix: AnyPrefix) -> Option<u64> {
         self.lookup(prefix)?;
         self.times.of(changed(&self.tables, prefix), self.seq)

@@ -19,12 +19,11 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep};
 
 /// Streams of the clients of one listener, at most.
 const STREAMS_MAX: usize = 16;
@@ -36,8 +35,6 @@ const EVENTS_BATCH_MAX: usize = 1000;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How long a client may take to read what waits for it.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
-/// Messages that wait for a client, at most.
-const WAITING_MAX: usize = 4;
 
 /// The kinds of events, as `event:` has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,12 +215,10 @@ pub(crate) fn response(
     let now = Position { start: state.start, log: log::last_number(), recording, route };
     let mut lost = String::new();
     let at = last.map_or(now, |last| resumed(last, now, &filter, &mut lost));
-    let (to_client, body) = mpsc::channel(WAITING_MAX);
     let begin = format!("retry: 1000\nid: {}\n\n{lost}", at.id());
     let stream = Stream { state, filter, at, _client: client, _place: place };
-    tokio::spawn(stream.run(to_client, begin));
     let head = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((head, Body::new(EventStream(body))).into_response())
+    Ok((head, Body::new(EventStream::new(stream, begin))).into_response())
 }
 
 /// Where a client goes on that was at `last`; says what is lost.
@@ -260,32 +255,6 @@ fn write_event(out: &mut String, kind: &str, id: &str, data: &str) {
 }
 
 impl Stream {
-    async fn run(mut self, to_client: mpsc::Sender<Bytes>, begin: String) {
-        let mut next = begin;
-        let mut sent_at = Instant::now();
-        loop {
-            let more = self.collect(&mut next);
-            if next.is_empty() && sent_at.elapsed() >= HEARTBEAT {
-                // The id of what the filter has left out, so that a resumed client does not count it as lost.
-                next = format!(": alive\nid: {}\n\n", self.at.id());
-            }
-            if !next.is_empty() {
-                let chunk = Bytes::from(std::mem::take(&mut next));
-                match timeout(READ_TIMEOUT, to_client.send(chunk)).await {
-                    Ok(Ok(())) => sent_at = Instant::now(),
-                    // It is gone, or does not read.
-                    _ => return,
-                }
-            }
-            if !more {
-                tokio::select! {
-                    () = to_client.closed() => return,
-                    () = sleep(POLL_INTERVAL) => {}
-                }
-            }
-        }
-    }
-
     /// Appends the next events. Returns whether there are more.
     fn collect(&mut self, out: &mut String) -> bool {
         if self.filter.wants_log() {
@@ -342,8 +311,63 @@ impl Stream {
     }
 }
 
-/// The body of a response: what a stream sends.
-pub(crate) struct EventStream(mpsc::Receiver<Bytes>);
+/// The body of a response: the events, as the connection takes them.
+pub(crate) struct EventStream {
+    unread: Arc<Mutex<Unread>>,
+    pause: Pin<Box<Sleep>>,
+}
+
+/// What a connection has not taken.
+struct Unread {
+    /// `None` once the client has not read for too long.
+    stream: Option<Stream>,
+    next: String,
+    /// When the connection last had room.
+    polled: Instant,
+    sent: Instant,
+}
+
+impl EventStream {
+    fn new(stream: Stream, begin: String) -> EventStream {
+        let now = Instant::now();
+        let unread = Unread { stream: Some(stream), next: begin, polled: now, sent: now };
+        let unread = Arc::new(Mutex::new(unread));
+        tokio::spawn(end_unread(Arc::downgrade(&unread)));
+        EventStream { unread, pause: Box::pin(sleep(POLL_INTERVAL)) }
+    }
+}
+
+/// Ends a stream that its client does not read, so that it holds neither a place nor routes.
+async fn end_unread(unread: Weak<Mutex<Unread>>) {
+    loop {
+        sleep(READ_TIMEOUT / 4).await;
+        let Some(unread) = unread.upgrade() else { return };
+        let mut unread = unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if unread.polled.elapsed() >= READ_TIMEOUT {
+            unread.stream = None;
+            return;
+        }
+    }
+}
+
+impl Unread {
+    /// The next message, if there is one; `None` at the end.
+    fn message(&mut self) -> Option<Option<Bytes>> {
+        let now = Instant::now();
+        self.polled = now;
+        let stream = self.stream.as_mut()?;
+        while stream.collect(&mut self.next) && self.next.is_empty() {}
+        if self.next.is_empty() && now.duration_since(self.sent) >= HEARTBEAT {
+            // The id of what the filter has left out, so that a resumed client does not count it as lost.
+            self.next = format!(": alive\nid: {}\n\n", stream.at.id());
+        }
+        if self.next.is_empty() {
+            return Some(None);
+        }
+        self.sent = now;
+        Some(Some(Bytes::from(std::mem::take(&mut self.next))))
+    }
+}
 
 impl HttpBody for EventStream {
     type Data = Bytes;
@@ -353,7 +377,16 @@ impl HttpBody for EventStream {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+        loop {
+            let message = self.unread.lock().unwrap_or_else(PoisonError::into_inner).message();
+            match message {
+                None => return Poll::Ready(None),
+                Some(Some(chunk)) => return Poll::Ready(Some(Ok(Frame::data(chunk)))),
+                Some(None) => {}
+            }
+            ready!(self.pause.as_mut().poll(context));
+            self.pause.as_mut().reset(Instant::now() + POLL_INTERVAL);
+        }
     }
 }
 
