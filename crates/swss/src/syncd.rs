@@ -30,9 +30,9 @@ pub use packed::PackedChanges;
 use polls::Polls;
 pub use polls::{CounterScript, PollChange, Polled};
 pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
-use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
+use ribtide_prefix::{Map, PREFETCH_BATCH, Set, shrink_to_fit};
 use std::collections::BTreeMap;
-use store::Store;
+use store::{Store, prefetch_items};
 
 /// A change of ASIC_DB, in VIDs if nothing else is documented.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,13 +87,6 @@ pub struct SyncdOut {
 /// Whether the chip says that it has no such object.
 fn is_missing(status: Status) -> bool {
     matches!(status, Status::ItemNotFound | Status::AddrNotFound | Status::InvalidObjectId)
-}
-
-/// Prefetches items that another core has just written.
-fn prefetch_items(items: &[Item]) {
-    for item in items {
-        prefetch((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
-    }
 }
 
 /// syncd, on a chip.
