@@ -6,7 +6,7 @@
 # Under a quarter of an hour on two cores. `ribtide bench run bgp --help` lists what there is.
 BENCH ?= --work learn,withdraw,reflect,flap,single,churn --dut ribtide:shards=1,ribtide:auto,bird,frr --runs 3
 
-.PHONY: help run test lint deny bench campaign simulate differential mutants soak interop fuzz tsan loom deb packages fmt setup clean
+.PHONY: help run test book lint deny bench campaign simulate differential mutants soak interop fuzz tsan loom deb packages fmt setup clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,10 @@ tsan: ## tests with threads under ThreadSanitizer
 
 loom: ## models of rings, calls, stop and hand-overs in loom: every order of their threads (LOOM_MAX_PREEMPTIONS)
 	@scripts/loom
+
+book: ## the documents as a book of web pages in target/book, by mdBook (docs/SUMMARY.md)
+	@scripts/setup book
+	@PATH="$$HOME/.cargo/bin:$$PATH" mdbook build
 
 deb: ## the Debian package in target/debian: binary, unit, manual pages, completions, documents (docs/installation.md)
 	@scripts/setup deb

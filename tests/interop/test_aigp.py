@@ -16,7 +16,9 @@ RECEIVER, OTHER = "198.19.0.4", "198.19.0.5"
 #: A next hop that is one route away.
 FAR = "10.9.9.9"
 AIGP, LOCAL_PREF = 26, attribute(0x40, 5, (100).to_bytes(4, "big"))
-PREFIX, PLAIN, OWN = "20.0.0.0/24", "20.0.1.0/24", "20.0.2.0/24"
+PREFIX, PLAIN, OWN, RECURSIVE = "20.0.0.0/24", "20.0.1.0/24", "20.0.2.0/24", "20.0.3.0/24"
+#: A route of BGP by which next hops resolve.
+THROUGH = "10.8.8.0/24"
 
 
 #: Settings of the receiver.
@@ -60,14 +62,14 @@ kernel = {{ table = 254 }}
 """
 
 
-def bird_group(name, asn, address, aigp, export="none"):
+def bird_group(name, asn, address, aigp, export="none", gateway="recursive"):
     return f"""
 protocol bgp to_{name} {{
     local {Host.FEED_SIDE} as {OURS};
     neighbor {address} as {asn};
     passive;
     # Without "self" it keeps a next hop on the link to the receiver (RFC 4271 section 5.1.3, third party), and its metric.
-    ipv4 {{ import all; export {export}; aigp {aigp}; gateway recursive; next hop self; }};
+    ipv4 {{ import all; export {export}; aigp {aigp}; gateway {gateway}; next hop self; }};
 }}
 """
 
@@ -83,7 +85,7 @@ protocol kernel {{
     ipv4 {{ import filter {{ igp_metric = krt_metric; accept; }}; export none; }};
 }}
 {bird_group("internal", OURS, INTERNAL, "on")}
-{bird_group("inside", INSIDE, EXTERNAL, "on")}
+{bird_group("inside", INSIDE, EXTERNAL, "on", gateway="direct")}
 {bird_group("outside", OUTSIDE, OTHER, "off")}
 {bird_group("receiver", RECEIVER_ASN, RECEIVER, "on", "where source = RTS_BGP")}
 """
@@ -155,6 +157,24 @@ def test_metric_is_accumulated_decides_and_stays_in_its_domain(host, kind):
     outside.send(update([PLAIN, PREFIX], [OUTSIDE], OTHER, metric(5)))
     expect(PLAIN, str(OUTSIDE), None)
     expect(PREFIX, f"{INSIDE} 7 8", 1001)
+    # The next hop resolves through a route of BGP, whose metric counts (sections 3.4.3 and 4.2). BIRD takes a link for 1 here too.
+    link = 0 if kind == "ribtide" else 1
+    external.send(update([THROUGH], [INSIDE], EXTERNAL, metric(40)))
+    internal.send(update([RECURSIVE], [65100], "10.8.8.8", LOCAL_PREF, metric(100)))
+    expect(RECURSIVE, "65100", 140 + link)
+    external.send(update([THROUGH], [INSIDE], EXTERNAL, metric(60)))
+    expect(RECURSIVE, "65100", 160 + link)
+    # It is compared with a path on the link, whose metric is between that and the one without.
+    external.send(update([RECURSIVE], [INSIDE], EXTERNAL, metric(150)))
+    expect(RECURSIVE, str(INSIDE), 151)
+    external.send(update([THROUGH], [INSIDE], EXTERNAL, metric(40)))
+    expect(RECURSIVE, "65100", 140 + link)
+    external.send(raw_update(withdrawn=prefixes([RECURSIVE])))
+    # Without a metric of that route none is passed on. BIRD passes the highest number on, which receivers discard (section 3.2).
+    external.send(update([THROUGH], [INSIDE], EXTERNAL))
+    expect(RECURSIVE, "65100", None if kind == "ribtide" else 2**64 - 1)
+    external.send(update([THROUGH], [INSIDE], EXTERNAL, metric(1)))
+    expect(RECURSIVE, "65100", 101 + link)
     if kind == "ribtide":
         # The metric of a policy is sent as it is, also in place of a received one. BIRD 2.0.12 cannot set it.
         external.send(update([OWN], [INSIDE], EXTERNAL, metric(9)))

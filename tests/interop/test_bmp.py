@@ -199,6 +199,46 @@ def test_every_view_of_early_and_late_stations_is_right(host, shards):
     assert stations["s5000"]["views"] == ALL and stations["s5001"]["dumps"] == 1
 
 
+def test_the_loc_rib_has_what_an_aggregate_suppresses(host):
+    """RFC 9069: the Loc-RIB is what the decision process selected, whether it is sent or not. Contributors of a summary-only
+    aggregate are in it at an early and a late station, with each change, and the receiver gets the aggregate alone, with the Adj-RIB-Out
+    of the stations. A reload that ends the suppression tells stations of no best path."""
+    addresses(host)
+    aggregate = '[[bgp.aggregate]]\nprefix = "10.0.0.0/8"\nsummary-only = true\n'
+    text = lambda more: config(station() + station(PORT + 1), more)
+    early = Station(host, PORT)
+    router = Ribtide(host, text(aggregate))
+    first, receiver, out = Sender(host, FIRST, 1), Speaker(host, RECEIVER, ASNS[RECEIVER]), {}
+    wait_for("the early station is there", lambda: early.session.information)
+    contributors = lambda table: {prefix for prefix, _ in table} - {"10.0.0.0/8"}
+    sent = lambda: {prefix for prefix, _ in received(receiver, out)}
+    def agree(*stations):
+        accepted = {prefix for prefix, _ in first.table} - set(REJECTED)
+        def look():
+            tables, own = [of.session for of in stations], {p: best for p, best in loc_rib(router).items() if p in accepted}
+            return all(contributors(of.table("loc-rib")) == accepted == own.keys() and own.items() <= of_station(of.table("loc-rib")).items()
+                       for of in tables) and all(of.table("out-post", RECEIVER) == received(receiver, out) for of in tables)
+        wait_for("the stations agree", look, 30)
+    for _ in range(3):
+        first.history(60)
+        agree(early)
+        assert sent() == {"10.0.0.0/8"}
+    late = Station(host, PORT + 1)
+    wait_for("the late station has its tables", lambda: late.ended("loc-rib"))
+    agree(early, late)
+    first.history(60)
+    agree(early, late)
+    before = [len([m for m in of.session.messages if m[0] == 0 and m[2] == ""]) for of in (early, late)]
+    router.config.write_text(text("") + f'\n[api]\nsocket = "{router.socket}"\n')
+    router.text("reload")
+    wait_for("the receiver has the contributors", lambda: sent() and "10.0.0.0/8" not in sent())
+    wait_for("the aggregate is gone at the stations", lambda: all(
+        ("10.0.0.0/8", None) not in of.session.table("loc-rib") for of in (early, late)))
+    agree(early, late)
+    after = [len([m for m in of.session.messages if m[0] == 0 and m[2] == ""]) for of in (early, late)]
+    assert [b - a for a, b in zip(before, after)] == [1, 1], "the withdrawal of the aggregate"
+
+
 def test_sessions_end_with_their_reason(host):
     """NOTIFICATIONs of both sides with their data, and a lost connection."""
     addresses(host)

@@ -1,4 +1,4 @@
-"""The configurations of docs/deployments.md, as they are printed there, beside BIRD and FRR."""
+"""The configurations of docs/deployments, as they are printed there, beside BIRD and FRR."""
 
 import json
 import pathlib
@@ -9,12 +9,13 @@ import pytest
 from harness import Bird, Frr, Host, Ribtide, wait_for
 from test_rpki import Stayrtr
 
-DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "deployments.md"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs" / "deployments"
 
 
-def printed(heading):
-    """The configuration in the section of this heading."""
-    return re.search(rf"^## {heading}\n.*?^```toml\n(.*?)^```$", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)[1]
+def printed(title):
+    """The configuration on the page of this title."""
+    page = FOLDER / f"{title.lower().replace(' ', '-')}.md"
+    return re.search(r"^```toml\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)[1]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 
 import pytest
 from harness import CommandFailed, Host, Ribtide, wait_for
@@ -138,7 +139,11 @@ def deaf(router):
     pidfd = os.pidfd_open(pid)
     done = 0
     for name in os.listdir(f"/proc/{pid}/fd"):
-        if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+        try:
+            if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
+                continue
+        except FileNotFoundError:
+            # Closed since the list was read.
             continue
         number = libc.syscall(438, pidfd, int(name), 0)  # pidfd_getfd
         assert number >= 0, os.strerror(ctypes.get_errno())
@@ -171,3 +176,135 @@ def test_changes_without_a_notification_are_repaired(host):
     wait_for("the object is as it was", lambda: routes(host) == by(FIRST, texts), 60, 0.5, alive=[router.process])
     assert metrics(router)["next-hop-object"] == after["next-hop-object"] + 1
     assert router.process.logged("repaired", "other_next_hops=")
+
+
+def selected(router, prefix):
+    """The protocol and the next hops of the route that `show fib` names."""
+    [route] = [route for route in router.show("fib", prefix) if route["prefix"] == prefix]
+    return route["protocol"], {word for hop in route["hops"] for word in hop.split() if re.fullmatch(r"[0-9a-f]*[.:][0-9a-f.:]*", word)}
+
+
+def forwards(host, address):
+    """The gateway by which the kernel sends packets to an address; None without a route."""
+    try:
+        return json.loads(host.ip("-j", "route", "get", address))[0].get("gateway")
+    except CommandFailed:
+        return None
+
+
+def agree(host, router, prefix, protocol, gateway):
+    """Waits until the router names this route, and the kernel forwards by it."""
+    address = prefix.split("/")[0]
+    wait_for(f"{prefix} is {protocol}'s by {gateway}, and the kernel forwards so",
+             lambda: forwards(host, address) == gateway and selected(router, prefix) == (protocol, {gateway}),
+             30, 0.2, alive=[router.process])
+
+
+def small_table(host):
+    host.feeds.address("feed0", f"{SECOND}/24")
+    router = Ribtide(host, CONFIG)
+    sender = Speaker(host, FIRST, 65010)
+    announce(sender, 65010, FIRST, ALL[:3])
+    wait_for("all are in the kernel", lambda: routes(host) == by(FIRST, ALL[:3]), 30, alive=[router.process])
+    return router, sender
+
+
+def test_a_route_that_another_program_put_in_the_place_of_ours_is_replaced_and_not_imported(host):
+    """The kernel has one route of a prefix and metric, and names none that ribtide replaces."""
+    router, sender = small_table(host)
+    for _ in range(20):
+        host.ip("route", "replace", ALL[0], "via", RECEIVER, "metric", "20", "proto", "static")
+    agree(host, router, ALL[0], "ebgp", FIRST)
+    # Nothing of BGP's: then it counts, and goes on counting.
+    host.ip("route", "add", "20.9.0.0/24", "via", RECEIVER, "metric", "20", "proto", "static")
+    agree(host, router, "20.9.0.0/24", "kernel", RECEIVER)
+    announce(sender, 65010, FIRST, ["20.9.0.0/24"])
+    agree(host, router, "20.9.0.0/24", "kernel", RECEIVER)
+    # With ribtide's number it is no other program's any more.
+    host.ip("route", "replace", "20.9.0.0/24", "via", SECOND, "metric", "20", "proto", "bgp")
+    agree(host, router, "20.9.0.0/24", "ebgp", FIRST)
+
+
+def test_the_next_hop_objects_of_another_program_are_left_alone(host):
+    """It takes ids that ribtide used before, or will use next."""
+    router, sender = small_table(host)
+    ours = [n["id"] for n in json.loads(host.ip("-j", "nexthop", "show")) if n.get("protocol") == "bgp"]
+    announce(sender, 65010, SECOND, ["20.9.0.0/24"])
+    agree(host, router, "20.9.0.0/24", "ebgp", SECOND)
+    sender.send(raw_update(withdrawn=prefixes(["20.9.0.0/24"])))
+
+    def present():
+        return {n["id"] for n in json.loads(host.ip("-j", "nexthop", "show"))}
+    wait_for("the objects of the withdrawn route are gone", lambda: present() == set(ours), 30, 0.2, alive=[router.process])
+    theirs = [n for n in range(min(ours), max(ours) + 8) if n not in ours]
+    for number in theirs:
+        host.ip("nexthop", "add", "id", str(number), "via", RECEIVER, "dev", "feed0", "proto", "zebra")
+    announce(sender, 65010, SECOND, ["20.9.0.0/24"])
+    agree(host, router, "20.9.0.0/24", "ebgp", SECOND)
+    left = {n["id"]: (n["protocol"], n["gateway"]) for n in json.loads(host.ip("-j", "nexthop", "show")) if n["id"] in theirs}
+    assert left == dict.fromkeys(theirs, ("zebra", RECEIVER))
+    # One that ribtide uses is taken over: its routes move to another, and the object stays.
+    used = next(n["id"] for n in json.loads(host.ip("-j", "nexthop", "show")) if n.get("gateway") == FIRST)
+    host.ip("nexthop", "replace", "id", str(used), "via", RECEIVER, "dev", "feed0", "proto", "zebra")
+    agree(host, router, ALL[0], "ebgp", FIRST)
+    [taken] = [n for n in json.loads(host.ip("-j", "nexthop", "show")) if n["id"] == used]
+    assert (taken["protocol"], taken["gateway"]) == ("zebra", RECEIVER)
+
+
+def test_routes_for_some_packets_only_do_not_count_as_the_route_of_a_prefix(host):
+    router, _ = small_table(host)
+    host.ip("route", "add", ALL[0], "tos", "0x10", "via", RECEIVER, "proto", "static")
+    host.ip("route", "add", "throw", ALL[1], "metric", "1")
+    wait_for("the route that ends the look-up counts", lambda: selected(router, ALL[1])[0] == "kernel", 30, 0.2)
+    assert forwards(host, ALL[1].split("/")[0]) is None
+    agree(host, router, ALL[0], "ebgp", FIRST)
+    host.ip("route", "del", "throw", ALL[1], "metric", "1")
+    agree(host, router, ALL[1], "ebgp", FIRST)
+
+
+def test_of_several_routes_of_a_prefix_and_metric_the_first_counts(host):
+    router, _ = small_table(host)
+    host.ip("route", "add", ALL[0], "via", RECEIVER, "proto", "static")
+    host.ip("route", "append", ALL[0], "via", FIRST, "proto", "static")
+    host.ip("route", "append", ALL[0], "via", SECOND, "proto", "dhcp")
+    agree(host, router, ALL[0], "kernel", RECEIVER)
+    host.ip("route", "del", ALL[0], "via", RECEIVER)
+    agree(host, router, ALL[0], "kernel", FIRST)
+    host.ip("route", "del", ALL[0], "via", FIRST, "proto", "static")
+    agree(host, router, ALL[0], "kernel", SECOND)
+    host.ip("route", "del", ALL[0], "via", SECOND, "proto", "dhcp")
+    agree(host, router, ALL[0], "ebgp", FIRST)
+
+
+def test_an_ipv6_route_that_loses_one_of_its_next_hops_stays(host):
+    router, _ = small_table(host)
+    host.ip("-6", "addr", "add", "fd00::1/64", "dev", "feed0", "nodad")
+    prefix = "2001:db8:77::/48"
+    host.ip("-6", "route", "add", prefix, "metric", "3", "proto", "static", "nexthop", "via", "fd00::2", "dev", "feed0",
+            "nexthop", "via", "fd00::3", "dev", "feed0")
+    wait_for("both count", lambda: selected(router, prefix) == ("kernel", {"fd00::2", "fd00::3"}), 30, 0.2)
+    host.ip("-6", "route", "del", prefix, "via", "fd00::2", "dev", "feed0", "metric", "3")
+    wait_for("the other counts", lambda: selected(router, prefix) == ("kernel", {"fd00::3"}), 30, 0.2)
+    host.ip("-6", "route", "del", prefix)
+    wait_for("the route is gone", lambda: prefix not in router.text("show", "fib"), 30, 0.2)
+
+
+def test_imported_routes_that_go_without_a_notification_are_noticed(host):
+    router, _ = small_table(host)
+    host.ip("nexthop", "add", "id", "7", "via", RECEIVER, "dev", "feed0")
+    host.ip("route", "add", ALL[0], "nhid", "7", "proto", "static")
+    agree(host, router, ALL[0], "kernel", RECEIVER)
+    deaf(router)
+    host.ip("route", "del", ALL[0], "proto", "static")
+    agree(host, router, ALL[0], "ebgp", FIRST)
+    assert metrics(router)["imported"] == 1
+
+
+def test_a_connected_route_that_the_kernel_does_not_have_is_a_difference(host):
+    router, _ = small_table(host)
+    host.ip("addr", "add", "203.0.113.1/24", "dev", "feed0", "noprefixroute")
+    wait_for("the route counts", lambda: "203.0.113.0/24" in router.text("show", "fib"), 30, 0.2)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        router.text("route-check", "--full")
+    assert re.search("203.0.113.0/24 .*no program's route", refused.value.stdout)
+    router.ends_differing("the kernel has no route of the address's subnet")

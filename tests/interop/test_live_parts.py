@@ -1,11 +1,13 @@
 """Whole parts of the router come and go by reload: interfaces of the configuration, and dataplanes. Sessions last, and other
 dataplanes have what they had."""
 
+import ipaddress
 import json
 import socket
 import subprocess
 import threading
-import time
+
+import pytest
 
 from harness import Bird, Host, Pair, Ribtide, binary, wait_for
 from harness.fpm import Server
@@ -362,38 +364,150 @@ suppress-fib-pending = true
     assert "nothing has changed" in reload(router, without)
 
 
-def test_fib_begins_and_ends_and_sessions_begin_again(pair):
-    """A route reflector without a RIB gets a [fib] table with the kernel, and loses it: each time sessions begin again, and the
-    kernel has all routes or none."""
-    with_fib = Bench.config("kernel = true\n", f'[[static]]\nprefix = "30.0.0.0/8"\nnext-hop = ["{FEED}"]\n')
-    without = with_fib.split("[fib]")[0]
+class Changes(threading.Thread):
+    """Reads the UPDATEs that a speaker gets: prefixes announced and withdrawn, in order."""
+
+    def __init__(self, speaker):
+        super().__init__(daemon=True)
+        self.speaker, self.announced, self.withdrawn, self.ended = speaker, [], [], False
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                got = self.speaker.read(600)
+            except OSError:
+                return
+            if got is None or got[0] == 3:
+                self.ended = True
+                return
+            if got[0] == 2:
+                body = got[1]
+                gone = int.from_bytes(body[:2], "big")
+                attributes = int.from_bytes(body[2 + gone:4 + gone], "big")
+                self.withdrawn += self.texts(body[2:2 + gone])
+                self.announced += self.texts(body[4 + gone + attributes:])
+
+    @staticmethod
+    def texts(nlri):
+        at, found = 0, []
+        while at < len(nlri):
+            size = (nlri[at] + 7) // 8
+            found.append(f"{ipaddress.IPv4Address(nlri[at + 1:at + 1 + size].ljust(4, bytes(1)))}/{nlri[at]}")
+            at += 1 + size
+        return found
+
+    def take(self):
+        """What came since the last call."""
+        taken = sorted(self.announced), sorted(self.withdrawn)
+        self.announced, self.withdrawn = [], []
+        return taken
+
+
+def fib_config(fib, tables="", more=""):
+    """A router with a multihop feed, a receiver, BIRD, and this table, if any."""
+    text = Bench.config(fib or "", tables, more).replace(
+        f'neighbor = [{{ address = "{FEED}", peer-asn = 65010 }}]',
+        f'neighbor = [{{ address = "{FEED}", peer-asn = 65010, multihop = 8 }}, {{ address = "{OTHER}", peer-asn = 65011, export = ["accept"] }}]')
+    return text if fib else text.split("[fib]")[0]
+
+
+#: Routes with a next hop that nothing resolves, with one that another of the routes resolves, and with one inside of their prefix.
+NOWHERE, THROUGH_BGP, INSIDE = "22.0.0.0/8", "23.0.0.0/8", "198.19.0.0/16"
+
+
+@pytest.mark.parametrize("threads", ["shards = 2", 'shards = "off"'])
+def test_fib_begins_and_ends_while_sessions_last(pair, threads):
+    """A router without a RIB gets a [fib] table with the kernel, and loses it, twice. No session ends. Neighbours hear only of the
+    route whose next hop does not resolve: it goes with the table, and comes back without. The kernel has all others, or none."""
+    static = f'[[static]]\nprefix = "30.0.0.0/8"\nnext-hop = ["{FEED}"]\n'
+    with_fib, without = fib_config("kernel = true\n", static, threads), fib_config(None, more=threads)
     router, bird = Ribtide(pair.a, without), Bird(pair.b, BIRD)
+    feed, receiver = Speaker(pair.a, FEED, 65010), Speaker(pair.a, OTHER, 65011)
+    changes = Changes(receiver)
+    everything = {*PREFIXES, NOWHERE, THROUGH_BGP, INSIDE}
+    announce(feed, PREFIXES, FEED)
+    for prefix, gateway in ((NOWHERE, "192.0.2.77"), (THROUGH_BGP, "20.0.5.9"), (INSIDE, FEED)):
+        announce(feed, [prefix], gateway)
     def kernel():
         return {route["dst"] for route in json.loads(pair.a.ip("-j", "route", "show", "proto", "bgp") or "[]")}
-    def has(routes):
-        feed = Speaker(pair.a, FEED, 65010)
-        announce(feed, PREFIXES, FEED)
-        wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), alive=[router.process])
-        wait_for("the kernel too, or none", lambda: kernel() == routes, alive=[router.process])
-        return feed
-    feed = has(set())
+    def since():
+        return [line.split()[:6] for line in bird.query("show protocols").splitlines() if " BGP " in line]
+    wait_for("BIRD has all", lambda: set(bird.table()) == everything, alive=[router.process])
+    wait_for("the receiver too", lambda: set(changes.announced) == everything)
+    began = since()
+    assert len(began) == 1
+    changes.take()
     for _ in range(2):
         assert "settings: fib" in reload(router, with_fib)
-        assert feed.ended() is not None
-        feed = has({*PREFIXES, "30.0.0.0/8"})
+        wait_for("the kernel has all that resolve", lambda: kernel() == {*everything, "30.0.0.0/8"} - {NOWHERE}, alive=[router.process])
+        wait_for("BIRD has them", lambda: set(bird.table()) == everything - {NOWHERE}, alive=[router.process])
         router.assert_agrees()
+        assert changes.take() == ([], [NOWHERE])
+        # A resize gives new shards the RIB manager too.
+        if threads == "shards = 2":
+            router.text("config", "bgp", "shards", "5")
+            router.assert_agrees()
+        announce(feed, ["24.0.0.0/8"], FEED)
+        wait_for("a later route is there", lambda: "24.0.0.0/8" in kernel() and "24.0.0.0/8" in bird.table())
+        feed.send(raw_update(withdrawn=prefixes(["24.0.0.0/8"])))
+        wait_for("and goes", lambda: "24.0.0.0/8" not in kernel() and "24.0.0.0/8" not in bird.table())
+        wait_for("everywhere", lambda: changes.withdrawn)
+        changes.take()
         assert "settings: fib" in reload(router, without)
-        assert feed.ended() is not None
         wait_for("the kernel has none", lambda: kernel() == set())
+        wait_for("BIRD has all", lambda: set(bird.table()) == everything)
+        wait_for("the receiver too", lambda: changes.announced)
+        assert changes.take() == ([NOWHERE], [])
         assert "rib" not in {t["name"] for t in router.show("threads")["threads"]}
-        feed = has(set())
     assert "nothing has changed" in reload(router, without)
+    assert since() == began and not changes.ended
+    assert [router.neighbor(peer)["flaps"] for peer in (FEED, OTHER, Pair.B4)] == [0, 0, 0]
 
 
-def test_fib_that_begins_with_an_address_that_cannot_be_bound_leaves_bgp_running(pair):
-    """BGP begins again with the table, and its addresses are bound before it ends: one that another program has, or that is not of
-    this machine, is refused while every session goes on, and later reloads work. No connection finds the port closed in between."""
-    with_fib, without = Bench.config("kernel = true\n"), Bench.config("").split("[fib]")[0]
+def test_suppression_begins_and_ends_with_the_table(pair):
+    """A [fib] table with FIB suppression and a server that confirms nothing: what is advertised stays so, a later route waits, and a
+    prefix that the kernel refuses is withdrawn. Without the table all is advertised."""
+    server = Server(pair.a)
+    fib = 'kernel = true\nfpm = ["127.0.0.1:2620"]\nsuppress-fib-pending = true\n'
+    router, bird = Ribtide(pair.a, fib_config(None)), Bird(pair.b, BIRD)
+    feed = Speaker(pair.a, FEED, 65010)
+    announce(feed, PREFIXES, FEED)
+    wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), alive=[router.process])
+    for later in ("21.0.0.0/8", "24.0.0.0/8"):
+        assert "settings: fib" in reload(router, fib_config(fib))
+        wait_for("the server has all", lambda: set(server.routes) >= set(PREFIXES))
+        announce(feed, [later], FEED)
+        wait_for("the server has the later route", lambda: later in server.routes)
+        wait_for("it waits", lambda: json.loads(router.text("show", "route", "summary", "--json"))["bgp"]["waiting"] == 1)
+        assert later not in bird.table() and set(bird.table()) >= set(PREFIXES)
+        assert "settings: fib" in reload(router, fib_config(None))
+        wait_for("it is advertised", lambda: later in bird.table(), alive=[router.process])
+        wait_for("the server has lost all", lambda: not set(server.routes) & set(PREFIXES))
+    assert set(bird.table()) == {*PREFIXES, "21.0.0.0/8", "24.0.0.0/8"}
+    assert [router.neighbor(address)["flaps"] for address in (FEED, Pair.B4)] == [0, 0]
+
+
+def test_redistribution_begins_and_ends_with_the_table(pair):
+    """Static routes that are redistributed come with the table, and neighbours lose them with it, while sessions last."""
+    static = f'[[static]]\nprefix = "30.0.0.0/8"\nnext-hop = ["{FEED}"]\n'
+    with_fib = fib_config("kernel = true\n", static, 'originate = { static = ["accept"] }\n')
+    router, bird = Ribtide(pair.a, fib_config(None)), Bird(pair.b, BIRD)
+    feed = Speaker(pair.a, FEED, 65010)
+    announce(feed, PREFIXES, FEED)
+    wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), alive=[router.process])
+    for _ in range(2):
+        assert "fib" in reload(router, with_fib)
+        wait_for("BIRD has the static route", lambda: set(bird.table()) == {*PREFIXES, "30.0.0.0/8"}, alive=[router.process])
+        assert "fib" in reload(router, fib_config(None))
+        wait_for("BIRD has lost it", lambda: set(bird.table()) == set(PREFIXES), alive=[router.process])
+    assert [router.neighbor(address)["flaps"] for address in (FEED, Pair.B4)] == [0, 0]
+
+
+def test_fib_that_begins_with_an_address_that_cannot_be_bound_leaves_all_as_it_was(pair):
+    """An address that another program has, or that is not of this machine, is refused: no RIB manager is left, every session goes on,
+    and later reloads work."""
+    with_fib, without = fib_config("kernel = true\n"), fib_config(None)
     router, bird = Ribtide(pair.a, without), Bird(pair.b, BIRD)
     feed = Speaker(pair.a, FEED, 65010)
     announce(feed, PREFIXES, FEED)
@@ -407,29 +521,9 @@ def test_fib_that_begins_with_an_address_that_cannot_be_bound_leaves_bgp_running
             router.config.write_text(text + f'\n[api]\nsocket = "{router.socket}"\n')
             done = subprocess.run([binary(), "reload", "--socket", router.socket], capture_output=True, text=True, timeout=60)
             assert done.returncode == 1 and why in done.stderr, done.stderr
-            assert "rib" not in {t["name"] for t in router.show("threads")["threads"]}
-        assert [router.neighbor(peer)["flaps"] for peer in (FEED, Pair.B4)] == [0, 0]
-        assert len(bird.table()) == len(PREFIXES)
     other.close()
-    stop, refused = threading.Event(), []
-    def knock():
-        while not stop.is_set():
-            try:
-                pair.a.connect("127.0.0.1", 179).close()
-            except ConnectionRefusedError as error:
-                refused.append(error)
-            time.sleep(0.002)
-    knocking = threading.Thread(target=knock)
-    knocking.start()
-    try:
-        assert "settings: bgp.listen, fib" in reload(router, listening(with_fib, "127.0.0.1:1179"))
-    finally:
-        stop.set()
-        knocking.join()
-    assert not refused
-    assert feed.ended() is not None
-    feed = Speaker(pair.a, FEED, 65010)
-    announce(feed, PREFIXES, FEED)
-    wait_for("BIRD has all", lambda: set(bird.table()) == set(PREFIXES), 60, alive=[router.process])
+    assert "settings: bgp.listen, fib" in reload(router, listening(with_fib, "127.0.0.1:1179"))
     pair.a.connect("127.0.0.1", 1179).close()
     router.assert_agrees()
+    assert [router.neighbor(peer)["flaps"] for peer in (FEED, Pair.B4)] == [0, 0]
+    assert set(bird.table()) == set(PREFIXES)

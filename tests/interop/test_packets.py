@@ -1,20 +1,17 @@
 """Packets through the virtual switch: hosts in namespaces of their own, behind its ports. The kernels of the hosts are the judges: they
 drop what has a wrong checksum or address, and count what comes."""
 
-import contextlib
 import json
 import os
-import select
 import socket
-import struct
 import threading
-import time
 
 import pytest
 from harness import Host, Ribtide, settled, wait_for
 from harness import sonic as sonic_module
 from harness.daemons import Bird
 from harness.sonic import Port, Sonic
+from harness.traffic import ECHO, ask, echo, ping
 
 #: Host a is behind Ethernet0; b behind PortChannel1 of Ethernet4 and Ethernet8; c behind Ethernet12.
 PORTS = [Port(f"Ethernet{4 * n}", ",".join(str(25 + 4 * n + lane) for lane in range(4)), [], []) for n in range(4)]
@@ -23,7 +20,6 @@ ADDRESSES = {"Ethernet0": ("10.1.0.1/24", "fd01::1/64"), "PortChannel1": ("10.2.
              "Ethernet12": ("10.3.0.1/24", "fd03::1/64")}
 #: What b alone announces, and what b and c do.
 B4, B6, BOTH4, BOTH6 = "198.51.100.1", "2001:db8:b::1", "203.0.113.1", "2001:db8:bc::1"
-ECHO = 7777
 
 ROUTER = """
 [router]
@@ -164,83 +160,6 @@ class Network:
         """How many packets the kernel of b had from each member of its LAG."""
         links = json.loads(self.b.ip("-j", "-s", "link", "show"))
         return [link["stats64"]["rx"]["packets"] for name in ("member1", "member2") for link in links if link["ifname"] == name]
-
-
-def ping(host, address, count, timeout=5.0):
-    """How many of `count` echo requests are answered, by the right one and with what was sent. A few are under way at a
-    time, because the queues of the switch drop when they are full; it ends when none is answered for `timeout`."""
-    six = ":" in address
-    family, protocol, request, reply = (socket.AF_INET6, socket.IPPROTO_ICMPV6, 128, 129) if six else (socket.AF_INET, socket.IPPROTO_ICMP, 8, 0)
-    with host.inside(), socket.socket(family, socket.SOCK_RAW, protocol) as s:
-        ident = os.getpid() & 0xffff
-        sent, answered = 0, set()
-        while len(answered) < count:
-            while sent < count and sent - len(answered) < 16:
-                packet = struct.pack("!BBHHH", request, 0, 0, ident, sent) + b"ribtide" * 8
-                if not six:
-                    # The kernel does it for ICMPv6 alone.
-                    packet = packet[:2] + struct.pack("!H", internet_checksum(packet)) + packet[4:]
-                s.sendto(packet, (address, 0))
-                sent += 1
-            if not select.select([s], [], [], timeout)[0]:
-                break
-            data, (source, *_) = s.recvfrom(2048)
-            data = data if six else data[(data[0] & 15) * 4:]
-            kind, _, _, its, n = struct.unpack("!BBHHH", data[:8])
-            if (kind, its, source, data[8:]) == (reply, ident, address, b"ribtide" * 8):
-                answered.add(n)
-        return len(answered)
-
-
-def internet_checksum(data):
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xffff) + (total >> 16)
-    return ~total & 0xffff
-
-
-@contextlib.contextmanager
-def echo(host, name, address):
-    """A service that says its name to each datagram, and returns all that a connection sends."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with host.inside():
-        datagrams, listener = socket.socket(family, socket.SOCK_DGRAM), socket.socket(family, socket.SOCK_STREAM)
-    with datagrams, listener:
-        datagrams.bind((address, ECHO))
-        listener.bind((address, ECHO))
-        listener.listen()
-        stop = threading.Event()
-
-        def serve():
-            while not stop.is_set():
-                ready, _, _ = select.select([datagrams, listener], [], [], 0.1)
-                if datagrams in ready:
-                    _, source = datagrams.recvfrom(2048)
-                    datagrams.sendto(name.encode(), source)
-                if listener in ready:
-                    connection, _ = listener.accept()
-                    with connection:
-                        while data := connection.recv(1 << 16):
-                            connection.sendall(data)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
-
-def ask(host, address, first, count):
-    """The names of those that answer a datagram from each of `count` ports."""
-    family, names = (socket.AF_INET6 if ":" in address else socket.AF_INET), []
-    for port in range(first, first + count):
-        with host.inside(), socket.socket(family, socket.SOCK_DGRAM) as s:
-            s.settimeout(5)
-            s.bind(("", port))
-            s.sendto(b"who", (address, ECHO))
-            names.append(s.recv(64).decode())
-    return names
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import random
 import select
 import subprocess
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from harness import Frr, Host, Pair, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB, external
 from harness.peers import wait_count
 from harness.speaker import Speaker, attribute, communities, update
+from harness.unix_http import UnixHttp
 
 FIRST, SECOND = Host.FEEDS
 PEER = 65002
@@ -135,11 +137,15 @@ def test_filters_select_what_frr_selects(pair):
     whole = lines(router, "show", "route")
     paths = [(route["prefix"], path) for route in whole for path in route["paths"]]
 
+    def text(path):
+        # The age differs between two readings.
+        return json.dumps({name: value for name, value in path.items() if name != "age_seconds"}, sort_keys=True)
+
     def of(*options):
-        return sorted((r["prefix"], json.dumps(p, sort_keys=True)) for r in lines(router, "show", "bgp", "route", *options) for p in r["paths"])
+        return sorted((r["prefix"], text(p)) for r in lines(router, "show", "bgp", "route", *options) for p in r["paths"])
 
     def by(fits):
-        return sorted((prefix, json.dumps(path, sort_keys=True)) for prefix, path in paths if fits(path))
+        return sorted((prefix, text(path)) for prefix, path in paths if fits(path))
     assert of("--neighbor", SECOND) == by(lambda p: p["neighbor"] == SECOND) != []
     assert of("--next-hop", FIRST) == by(lambda p: p["next_hop"] == FIRST) != []
     assert of("--state", "not-best") == by(lambda p: not p["best"]) != []
@@ -271,7 +277,7 @@ def test_watch_prints_a_prefix_again_when_it_changes(host):
 
 @pytest.mark.parametrize("args", [("show", "route"), ("show", "route", "--json"), ("show", "bgp", "neighbor"), ("show", "log"),
                                   ("show", "configuration"), ("schema",), ("explain", "20.1.0.0/16")])
-def test_a_reader_that_ends_early_is_no_error(host, args):
+def test_a_reader_that_ends_early_is_told_nothing(host, args):
     router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]'))
     speaker = Speaker(host, FIRST, 65010)
     speaker.send(b"".join(update([f"20.{n >> 8}.{n & 255}.0/24"], [65010], FIRST) for n in range(3000)))
@@ -280,4 +286,126 @@ def test_a_reader_that_ends_early_is_no_error(host, args):
     command = subprocess.Popen([binary(), *args, *socket], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     command.stdout.readline()
     command.stdout.close()
-    assert command.wait(60) == 0 and command.stderr.read() == ""
+    # What fits the pipe is written before the reader ends; else the status is that of a program which SIGPIPE ends.
+    assert command.wait(60) in (0, 141) and command.stderr.read() == ""
+    if args[:2] == ("show", "route"):
+        assert command.returncode == 141
+
+
+@pytest.mark.parametrize("args", [("watch", "20.1.0.0/16", "--interval", "0.1"), ("monitor",)])
+def test_a_command_that_waits_ends_with_its_reader(host, args):
+    """Nothing changes, so nothing is written that would fail."""
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]'))
+    command = subprocess.Popen([binary(), *args, "--socket", str(router.socket)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if args[0] == "watch":
+        command.stdout.readline()
+    command.stdout.close()
+    assert command.wait(30) == 141 and command.stderr.read() == ""
+
+
+def test_tables_fit_the_columns_and_lose_nothing(host):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]') + "[fib]" + LAB)
+    path = [65010, *range(4200000000, 4200000012)]
+    Speaker(host, FIRST, 65010).send(update(["20.1.0.0/16", "20.123.128.0/17"], path, "10.0.0.5"))
+    wait_count(router, 2)
+
+    def shown(columns, *args):
+        environment = {"PATH": "/usr/bin:/bin"} | ({"COLUMNS": str(columns)} if columns else {})
+        return subprocess.run([binary(), *args, "--socket", router.socket], check=True, capture_output=True, text=True, timeout=60,
+                              env=environment).stdout
+    for command in [("show", "route"), ("show", "bgp", "summary"), ("show", "fib"), ("show", "pipeline"), ("show", "threads"),
+                    ("show", "nexthop-group"), ("show", "route", "rib-sharding"), ("show", "asic")]:
+        narrow, wide = shown(80, *command), shown(400, *command)
+        rows = [line for line in narrow.splitlines() if "  " in line.strip()]
+        assert all(len(line) <= 80 for line in rows), (command, max(rows, key=len))
+        assert rows, (command, narrow)
+        if command[1:] in (("route",), ("fib",)):
+            words = [set(text.replace(",", " ").split()) - {f"{n}s" for n in range(100)} for text in (wide, narrow)]
+            assert words[0] == words[1] - ({"AS", "path", "Dataplanes"} - words[0]), command
+    # Each route is one line where standard output is no terminal, for grep and awk.
+    assert [line.count("4200000011") for line in shown(None, "show", "route").splitlines()] == [0, 1, 1]
+    assert "4200000011" in shown(80, "show", "route") and max(map(len, shown(80, "show", "route").splitlines())) <= 80
+
+
+def test_ages_of_routes_and_filters_by_them(host):
+    """A path is as old as its last change; the same announcement again is none. By the clock of the test."""
+    text = HEAD + external("first", 65010, FIRST, 'import = ["accept"]\nkeep-received = true') + external(
+        "second", 65011, SECOND, 'import = ["accept"]\nexport = ["accept"]')
+    router = Ribtide(host, text)
+    first, second = Speaker(host, FIRST, 65010), Speaker(host, SECOND, 65011)
+    began = time.monotonic()
+    first.send(update(["20.1.0.0/16", "20.2.0.0/16", "20.3.0.0/16"], [65010], FIRST))
+    second.send(update(["20.1.0.0/16"], [65011, 65012], SECOND))
+    wait_for("both feeds are there", lambda: sum(len(r["paths"]) for r in lines(router, "show", "route")) == 4, 60)
+
+    def ages(*options):
+        return {(r["prefix"], p["neighbor"]): p["age_seconds"] for r in lines(router, "show", "route", *options) for p in r["paths"]}
+    wait_for("time goes on", lambda: min(ages().values()) >= 8, 30)
+    first.send(update(["20.2.0.0/16"], [65010], FIRST) + update(["20.3.0.0/16"], [65010, 65013], FIRST))
+    wait_for("one has changed", lambda: lines(router, "show", "route", "20.3.0.0/16")[0]["paths"][0]["as_path"] == "65010 65013", 30)
+    # So much older than what has changed that reading takes less.
+    between = ages()["20.2.0.0/16", FIRST]
+    assert set(ages("--age-under", f"{between}s")) == {("20.3.0.0/16", FIRST)}
+    between = ages()["20.2.0.0/16", FIRST]
+    old = ages("--age-over", str(between))
+    assert set(old) == {("20.1.0.0/16", FIRST), ("20.1.0.0/16", SECOND), ("20.2.0.0/16", FIRST)}
+    assert all(between <= age <= time.monotonic() - began + 1 for age in old.values())
+    assert not ages("--age-over", "1d") and len(ages("--age-under", "1d")) == 4
+    # The same filter in what a neighbour sent, and in what one is sent.
+    for which in ("received", "advertised"):
+        neighbor = FIRST if which == "received" else SECOND
+        of = lambda *options: [r["prefix"] for r in lines(router, "show", "bgp", "neighbor", neighbor, which, *options)]  # noqa: E731,B023
+        between = ages()["20.2.0.0/16", FIRST]
+        whole = lines(router, "show", "bgp", "neighbor", neighbor, which)
+        assert of("--age-over", f"{between}s") == [r["prefix"] for r in whole if r["prefix"] != "20.3.0.0/16"] != [], (which, between, whole)
+        assert of("--age-under", "2h") == of()
+    text = router.text("show", "route", "20.1.0.0/16", "--detail")
+    assert f"Path from {FIRST}, external AS 65010, router ID {FIRST}" in text and "Age: " in text and "AS path: 65011 65012" in text
+    assert "age-over: \"old\" is no duration" in refused(router, "show", "route", "--age-over", "old")
+
+
+def test_detail_has_every_attribute_of_a_path(host):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]') + "[fib]" + LAB)
+    more = [communities([(64500, 7)]), extended((64500, 1)), large((64500, 1, 2)), attribute(0xc0, 7, b"\0\0\xfd\xf2\xc0\0\2\1"),
+            attribute(0xc0, 99, b"x")]
+    Speaker(host, FIRST, 65010).send(update(["20.1.0.0/16"], [65010, 65012], "10.0.0.5", *more))
+    wait_count(router, 1)
+    text = router.text("show", "route", "20.1.0.0/16", "--detail")
+    for line in ["State: best", "Next hop: 10.0.0.5, interior cost 0", "AS path: 65010 65012", "Origin: igp", "Communities: 64500:7",
+                 "Large communities: 64500:1:2", "Extended communities: rt:64500:1", "Aggregator: 65010 192.0.2.1",
+                 "Other attributes, by code: 99", "Next hop 10.0.0.5 (on-link) resolved through 10.0.0.0/"]:
+        assert line in text, (line, text)
+    [route] = lines(router, "show", "route", "--detail")
+    assert route["resolution"][0]["address"] == "10.0.0.5" and route["resolution"][0]["resolved"]
+    [path] = route["paths"]
+    assert (path["neighbor_asn"], path["neighbor_router_id"], path["neighbor_kind"], path["other_attributes"]) == (65010, FIRST, "external", [99])
+
+
+def test_a_cursor_belongs_to_its_list_and_its_parameters(host):
+    router = Ribtide(host, HEAD + external("first", 65010, FIRST, 'import = ["accept"]\nkeep-received = true\nexport = ["accept"]'))
+    Speaker(host, FIRST, 65010).send(b"".join(update([f"20.{n}.0.0/16"], [65010], FIRST) for n in range(200)))
+    wait_count(router, 200)
+
+    def get(path):
+        connection = UnixHttp(router.socket)
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read())
+    status, page = get("/v1/routes?limit=3&age-under=1d")
+    assert status == 200 and len(page["routes"]) == 3
+    cursor = page["next"]
+    for wrong, why in [(f"/v1/bgp/neighbors/{FIRST}/advertised?cursor={cursor}", "and this is \"advertised\""),
+                       (f"/v1/bgp/neighbors/{FIRST}/received?cursor={cursor}", "is none of this list"),
+                       (f"/v1/routes?cursor={cursor}", "of a read with other parameters"),
+                       (f"/v1/routes?cursor={cursor}&age-under=1d&shard=0", "of a read with other parameters")]:
+        status, reply = get(wrong)
+        assert status == 400 and why in reply["error"], (wrong, reply)
+    # A selective filter with a small limit finds all, in order, and misses none behind the end of a page.
+    seen, cursor = page["routes"], cursor
+    while cursor:
+        status, page = get(f"/v1/routes?limit=7&age-under=1d&cursor={cursor}")
+        assert status == 200 and len(page["routes"]) <= 7, page
+        seen, cursor = seen + page["routes"], page.get("next")
+    prefixes = [r["prefix"] for r in seen]
+    assert len(prefixes) == 200 and prefixes == sorted(prefixes, key=ipaddress.ip_network)
+    assert get("/v1/routes?limit=1&match=shorter&prefix=20.199.0.0&age-under=1d")[1]["routes"][0]["prefix"] == "20.199.0.0/16"

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from harness import Host, Ribtide, binary, fpm, settled, wait_for
 from harness.config import HEAD, external
-from harness.sonic import STATE, Sonic, rows
+from harness.sonic import STATE, WITH_DATABASES, Sonic, rows
 from harness.speaker import Speaker, update
 from test_sonic import connect_fpm, ifindex, own_routes
 from test_sonic_warm import COMBINATIONS
@@ -325,3 +325,58 @@ def test_in_one_process(host):
         sender.send(update(SINGLE, [65010], f"10.0.0.{5 + turn % 9}"))
     assert sample in router.call("GET", "/metrics")
     router.assert_agrees()
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_asic_db_that_another_program_empties_is_written_again(host, combination):
+    """With the maps of object ids, and all else that a restarted syncd needs."""
+    sonic = start(host, combination)
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    wait_for("the chip has all", lambda: all(sonic.query_all([f"route {prefix}" for prefix in SINGLE])), 60, alive=sonic.alive())
+    wait_for("ASIC_DB has all", lambda: len(sonic.chip().routes()) >= len(SINGLE) and not sonic.in_flight(), 60, alive=sonic.alive())
+
+    def objects():
+        # A row that once had no attributes keeps its filler.
+        found = rows(sonic.asic, "ASIC_STATE:*")
+        return {key: {name: value for name, value in row.items() if name != "NULL"} for key, row in found.items()}
+
+    def seen():
+        # orchagent's numbers go on where the ids of present objects end.
+        return {name: sonic.asic.hgetall(name) for name in ("VIDTORID", "RIDTOVID", "HIDDEN", "COLDVIDS")} | {
+            "rows": objects(), "markers": sorted(sonic.asic.keys("RIBTIDE_*"))}
+    before = seen()
+    sonic.asic.flushdb()
+
+    def as_before():
+        now = seen()
+        changed = [(name, {key: (before[name].get(key), now[name].get(key)) for key in before[name].keys() | now[name].keys()
+                           if before[name].get(key) != now[name].get(key)}) for name in before if name != "markers" and before[name] != now[name]]
+        assert changed == []
+        assert now["markers"] == before["markers"]
+    settled(as_before, 60)
+    # New objects get numbers of their own.
+    for n in range(20):
+        client.send(fpm.route(fpm.NEWROUTE, f"22.0.{n}.0/24", GATEWAYS[n % 4], ifindex(host, "Ethernet0")))
+    wait_for("the chip has the new routes", lambda: all(sonic.query_all([f"route 22.0.{n}.0/24" for n in range(20)])), 60, alive=sonic.alive())
+    agrees(sonic)
+
+
+@pytest.mark.parametrize("name", ["syncd", "orchagent", "fpmsyncd"])
+def test_a_second_daemon_on_the_same_databases_refuses_to_start(host, name):
+    """Two would take each other's rows and replies. The query socket and the FPM port, which one of
+    them also has, are of its own here."""
+    sonic = Sonic(host)
+    own_routes(sonic)
+    client = connect_fpm(sonic)
+    port = ifindex(host, "Ethernet0")
+    flags = {"syncd": ["--query-socket", str(host.folder / "second.sock")], "fpmsyncd": ["--listen", "127.0.0.1:12620"]}
+    usual = [flag.format(folder=host.folder) for flag in sonic.flags[name] if "syncd.sock" not in flag and flag != "--query-socket"]
+    second = host.start(f"second-{name}", "sh", "-c", WITH_DATABASES, "sh", sonic.redis.config,
+                        host.folder / name, *usual, *flags.get(name, []), cwd=host.folder)
+    wait_for("the second one has ended", lambda: second.poll() is not None, 30)
+    assert second.poll() == 4
+    assert second.logged(f"another {name} works on")
+    for n in range(50):
+        client.send(fpm.route(fpm.NEWROUTE, f"20.0.{n}.0/24", "193.203.0.1", port))
+    wait_for("the chip has all", lambda: all(sonic.query_all([f"route 20.0.{n}.0/24" for n in range(50)])), 60, alive=sonic.alive())

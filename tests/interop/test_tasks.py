@@ -58,25 +58,33 @@ MASKS = [
     (re.compile(r"pid \d+"), "pid 4242"),
     (re.compile(r"uptime_s=\d+"), "uptime_s=61"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:41000"),
+    # The ages of routes.
+    (re.compile(r"(?<= )[ \d]\ds(?= )"), " 3s"),
 ]
 
 
 def masked(text, router):
-    text = text.replace(str(router.config), "/etc/ribtide/ribtide.toml").replace(str(router.socket), "/run/ribtide/ribtide.sock")
+    text = text.replace(str(next_file(router)), "/etc/ribtide/next.toml").replace(str(router.config), "/etc/ribtide/ribtide.toml").replace(str(router.socket), "/run/ribtide/ribtide.sock")
     for pattern, by in MASKS:
         text = pattern.sub(by, text)
     return text
 
 
+def next_file(router):
+    """The file of the document with a change."""
+    return router.config.with_name("next.toml")
+
+
 def play(router, command):
     """The output of a command of the document."""
+    command = command.replace("/etc/ribtide/next.toml", str(next_file(router)))
     command = command.replace("/etc/ribtide/ribtide.toml", str(router.config)).replace("/run/ribtide/ribtide.sock", str(router.socket))
     words = shlex.split(command)
     if words[0] == "python3":
         run = [sys.executable, *words[1:]]
     else:
         assert words[0] == "ribtide", command
-        at_socket = [] if words[1] in ("check", "policy", "schema") else ["--socket", str(router.socket)]
+        at_socket = [] if words[1] in ("check", "policy", "schema") and "--diff" not in words else ["--socket", str(router.socket)]
         run = [binary(), *words[1:], *at_socket]
     done = subprocess.run(run, capture_output=True, text=True, timeout=120)
     return masked(done.stdout + done.stderr, router)
@@ -84,6 +92,8 @@ def play(router, command):
 
 def test_the_tasks_of_the_document_have_these_outputs(host):
     router = Ribtide(host, CONFIG)
+    more = '["20.7.0.0/16 16..32", "20.2.0.0/16"]'
+    next_file(router).write_text(router.config.read_text().replace('["20.7.0.0/16 16..32"]', more))
     first = Speaker(host, FIRST, 65010)
     wait_for("the first session is established", lambda: router.established(FIRST), 60, alive=[router.process])
     second = Speaker(host, SECOND, 65011)

@@ -64,8 +64,8 @@ def test_package_has_every_part_with_its_mode(package):
 
 
 def test_package_has_the_examples_of_the_deployments(contents):
-    document = (TREE / "docs/deployments.md").read_text()
-    blocks = re.findall(r"^```toml\n(.*?)^```$", document, re.M | re.S)
+    pages = [page.read_text() for page in (TREE / "docs/deployments").glob("*.md")]
+    blocks = [block for page in pages for block in re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)]
     folder = contents / "usr/share/doc/ribtide/examples"
     files = sorted(folder.glob("*.toml"))
     assert len(blocks) == len(files) == 6

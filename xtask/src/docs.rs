@@ -73,6 +73,14 @@ fn parts(text: &str) -> Vec<(usize, Part<'_>)> {
     found
 }
 
+/// The targets of a text's links, without headings.
+pub(crate) fn links(text: &str) -> impl Iterator<Item = &str> {
+    parts(text).into_iter().filter_map(|(_, part)| match part {
+        Part::Link(target) => Some(target.split_once('#').map_or(target, |(path, _)| path)),
+        _ => None,
+    })
+}
+
 /// What is wrong with the target of a link in `file`.
 fn link_fault(file: &Path, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {

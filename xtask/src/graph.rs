@@ -39,7 +39,8 @@ const GRAPH: &[Row] = &[
     row("privileges", &[], &[]),
     row("settings", &[], &[]),
     row("model", &["prefix", "runtime"], &[]),
-    row("netlink", &["wire", "runtime"], &[]),
+    row("netlink", &["prefix", "wire", "runtime"], &[]),
+    row("kernel-chip", &["prefix", "wire", "swss", "runtime", "vswitch", "netlink"], &["sai"]),
     row(
         "sonicd",
         &[
@@ -55,6 +56,7 @@ const GRAPH: &[Row] = &[
             "privileges",
             "model",
             "netlink",
+            "kernel-chip",
         ],
         &[],
     ),

@@ -1,6 +1,7 @@
 //! Checks of the tree that no compiler makes. Each check guards an invariant of ARCHITECTURE.md, and
 //! `xtask/tests/breaks.rs` breaks each invariant in a copy of the tree and expects the check to notice.
 
+pub mod book;
 pub mod clippy;
 pub mod dependencies;
 pub mod docs;
@@ -40,6 +41,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "profiles", holds: "the shipped profile is the tested profile", run: profiles::check },
     Check { name: "untested", holds: "every test runs", run: untested::check },
     Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
+    Check { name: "book", holds: "every page of docs/ is in the book", run: book::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },
     Check {
         name: "dependencies",

@@ -100,7 +100,9 @@ pub(crate) fn count(tree: &Tree) -> Counted {
 /// Whether a file is code or prose of this project.
 fn text(path: &Path) -> bool {
     match path.extension().and_then(|e| e.to_str()) {
-        Some(extension) => matches!(extension, "rs" | "md" | "py" | "toml" | "sh"),
+        Some(extension) => {
+            matches!(extension, "rs" | "md" | "py" | "toml" | "sh" | "js" | "html" | "css" | "yml" | "yaml")
+        }
         None => {
             let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
             path.ends_with("Makefile") || matches!(folder, Some("scripts" | ".ci"))

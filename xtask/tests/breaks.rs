@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::{
-    Tree, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
+    Tree, book, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
     threads, untested, words,
 };
 
@@ -413,11 +413,43 @@ fn docs_path_that_is_not_there_is_noticed_however_it_is_written() {
 }
 
 #[test]
+fn book_page_that_the_summary_lacks_or_names_twice_is_noticed() {
+    let tree = copy("book", &["docs"]);
+    assert_eq!(book::check(&tree), [""; 0]);
+    write(&tree, "docs/lost.md", "# Lost\n");
+    write(&tree, "docs/adr/9999-lost.md", "# 9999. Lost\n");
+    write(&tree, "docs/deployments/lost.md", "# Lost\n");
+    append(&tree, "docs/SUMMARY.md", "- [Again](tasks.md)\n");
+    let faults = book::check(&tree);
+    assert_fault(&faults, &["docs/lost.md: docs/SUMMARY.md does not name it"]);
+    assert_fault(&faults, &["docs/adr/9999-lost.md"]);
+    assert_fault(&faults, &["docs/deployments/lost.md"]);
+    assert_fault(&faults, &["docs/tasks.md: docs/SUMMARY.md names it 2 times"]);
+    assert_eq!(faults.len(), 4, "{faults:?}");
+    append(&tree, "docs/adr/README.md", "[9999](9999-lost.md)\n");
+    assert_eq!(book::check(&tree).len(), 3, "the folder's README.md names it");
+}
+
+#[test]
 fn format_of_a_changed_file_is_noticed() {
     let tree = copy("format", &["crates/prefix"]);
     assert_eq!(format::check(&tree), [""; 0]);
     append(&tree, "crates/prefix/src/lib.rs", "fn  f( ) { }\n");
     assert_fault(&format::check(&tree), &["crates/prefix/src/lib.rs:"]);
+}
+
+#[test]
+fn words_of_pages_styles_scripts_and_rules_are_noticed() {
+    let tree = copy("words_of_pages", &[]);
+    write(&tree, "xtask/ratchet.txt", "# A comment.\n");
+    for file in
+        ["page/index.html", "page/page.css", "page/page.js", "contrib/rules.yml", "contrib/rules.yaml"]
+    {
+        let path = write(&tree, file, "/* read anew */\n");
+        assert_fault(&words::check(&tree), &["anew: 1 where xtask/ratchet.txt has 0", &format!("{file}:1")]);
+        std::fs::remove_file(path).unwrap();
+    }
+    assert_eq!(words::check(&tree), [""; 0]);
 }
 
 #[test]

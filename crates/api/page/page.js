@@ -209,7 +209,7 @@ function showRouter(summary, health, pipeline) {
 
 // --- Details ---------------------------------------------------------------------------------------------------------
 
-/** Cursors that lead to the open page of a paged list, the first page excepted. */
+/** Cursors of the pages before the open one and of that itself, in order; the first page has none. */
 const cursors = { neighbors: [], nexthops: [] };
 
 function pager(list, next) {

@@ -24,7 +24,7 @@ use tokio::net::{TcpStream, UnixStream};
 /// can cause them.
 const REFUSED_MAX: u32 = 20;
 /// Reads that take the token over TCP: they name files, users and the operator's own texts.
-const PRIVATE: [&str; 2] = ["/v1/configuration", "/v1/log"];
+const PRIVATE: [&str; 4] = ["/v1/configuration", "/v1/events", "/v1/log", "/v1/reload/check"];
 /// Which site a browser's request comes from (W3C, Fetch Metadata Request Headers, 2.4).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The period of [`REFUSED_MAX`].
@@ -153,12 +153,13 @@ pub(super) async fn guard(
         )));
     }
     let headers = request.headers();
+    let is_private = PRIVATE.contains(&request.uri().path());
     // The endpoint of a change refuses pages itself, and logs it. Another site may link to the page.
-    if request.method() != Method::POST && !page::is_file(request.uri().path()) {
+    if (request.method() != Method::POST || is_private) && !page::is_file(request.uri().path()) {
         no_page(headers, "read")?;
     }
-    if PRIVATE.contains(&request.uri().path()) {
-        has_token(caller, headers, &router.config().api, "configuration and log cannot be read")?;
+    if is_private {
+        has_token(caller, headers, &router.config().api, "configuration, log and events cannot be read")?;
     }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");

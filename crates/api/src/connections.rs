@@ -5,20 +5,29 @@
 //! request is under way makes room for a new one: an idle client cannot keep others out.
 
 use super::access::Caller;
+use super::tls::Tls;
 use axum::Router;
+use axum::body::{Body, HttpBody};
 use axum::extract::ConnectInfo;
 use axum::http::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
 use axum::serve::Listener;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use ribtide_runtime::log::target;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
+/// The media type of a response that lasts.
+const EVENT_STREAM: &str = "text/event-stream";
 /// Connections of a listener at most.
 const CONNECTIONS_MAX: usize = 64;
 /// The part of the limit of open files that one listener may use.
@@ -38,19 +47,41 @@ pub(super) fn share(descriptors: Option<u64>) -> usize {
     share.clamp(CONNECTIONS_MIN, CONNECTIONS_MAX)
 }
 
-/// Serves `router` on a listener for ever, on at most `max` connections.
+/// Serves `router` on a listener for ever, on at most `max` connections, with TLS if there is any.
 pub(super) async fn serve<L: Listener>(
     mut listener: L,
     max: usize,
     router: Router,
     caller: fn(&L::Io, &L::Addr) -> Caller,
+    tls: Option<Tls>,
 ) {
     let connections = Arc::new(Connections::new(max));
     loop {
         let (io, address) = listener.accept().await;
         let connection = connections.admit().await;
         let caller = caller(&io, &address);
-        tokio::spawn(exchange(io, caller, router.clone(), connection, connections.clone()));
+        let place = Place { connection: connection.clone(), connections: connections.clone() };
+        let (router, connections, tls) = (router.clone(), connections.clone(), tls.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            match tls {
+                None => exchange(io, caller, router, connection, connections).await,
+                Some(tls) => {
+                    let begun = tokio::select! {
+                        begun = timeout(HEAD_TIMEOUT, tls.accept(io)) => begun,
+                        () = connection.close.notified() => return,
+                    };
+                    match begun {
+                        Ok(Ok(io)) => exchange(io, caller, router, connection, connections).await,
+                        // It is the client's: it speaks no TLS, does not trust the certificate, or has none.
+                        Ok(Err(error)) => {
+                            tracing::debug!(target: target::API, %caller, %error, "a client gets no TLS connection");
+                        }
+                        Err(_) => {}
+                    }
+                }
+            }
+        });
     }
 }
 
@@ -64,15 +95,19 @@ async fn exchange<I>(
 ) where
     I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
-    let _place = Place { connection: connection.clone(), connections: connections.clone() };
     let service = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(caller));
         let working = Working::new(connection.clone(), connections.clone());
         let response = service.call(request);
         async move {
-            let _working = working;
-            response.await
+            let response = response.await;
+            // A client that follows events waits for them: the request is under way until one side ends it.
+            let follows = |r: &Response| r.headers().get(CONTENT_TYPE).is_some_and(|t| t == EVENT_STREAM);
+            response.map(|response| match follows(&response) {
+                true => response.map(|body| Body::new(Held { body, _working: working })),
+                false => response,
+            })
         }
     });
     let served = http1::Builder::new()
@@ -175,6 +210,24 @@ impl Drop for Place {
     }
 }
 
+/// A body whose request is under way until it is dropped.
+struct Held {
+    body: Body,
+    _working: Working,
+}
+
+impl HttpBody for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
 /// A request is under way.
 struct Working {
     connection: Arc<Connection>,
@@ -202,7 +255,7 @@ mod tests {
     use std::net::SocketAddr;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
-    use tokio::time::{advance, timeout};
+    use tokio::time::advance;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -213,7 +266,7 @@ mod tests {
         let held = move || async move { hold.notified().await };
         let router = Router::new().route("/", get(|| async { "fine" })).route("/hold", get(held));
         let caller = |_: &TcpStream, peer: &SocketAddr| Caller::Tcp { peer: *peer, local: None };
-        tokio::spawn(serve(listener, max, router, caller));
+        tokio::spawn(serve(listener, max, router, caller, None));
         address
     }
 

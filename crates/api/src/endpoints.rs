@@ -2,10 +2,12 @@
 
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
+use super::events::{self, Streams};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, CursorQuery, FibQuery, GroupQuery, LogQuery, Named, NeighborQuery,
-    NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery,
-    RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery, limit,
+    AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery,
+    LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery,
+    ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery,
+    limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
@@ -16,8 +18,8 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use ribtide_model::{
-    AddRoutes, AsicAddresses, AsicFaults, Clear, FibPrefixes, ReceivedPage, Resize, SetAsic, SetNextHopCache,
-    SetSuppression, WithdrawRoutes,
+    AddRoutes, AsicAddresses, AsicFaults, CheckReload, Clear, FibPrefixes, LogEvent, LostEvents,
+    ReceivedPage, Resize, RouteEvent, SetAsic, SetNextHopCache, SetSuppression, WithdrawRoutes,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -48,7 +50,7 @@ pub(super) struct Endpoints {
 }
 
 /// Writes the schema of a type.
-type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// An endpoint, for the list and for the OpenAPI document.
 pub(super) struct Endpoint {
@@ -69,6 +71,8 @@ pub(super) enum Output {
     Json(SchemaOf),
     /// Text of one of these media types.
     Text(&'static [&'static str]),
+    /// Server-sent events of these kinds, whose data is JSON of a type of the model.
+    Events(&'static [(&'static str, SchemaOf)]),
 }
 
 /// What an endpoint does with the router.
@@ -196,6 +200,35 @@ impl Endpoints {
         self.plain(path, &["text/plain", "application/openmetrics-text"], get(scrape))
     }
 
+    /// Events as they happen, as server-sent events.
+    fn events(self, path: &'static str) -> Self {
+        // Clients on TCP keep no place from those of the Unix socket.
+        let (unix, tcp) = (Streams::default(), Streams::default());
+        let follow = move |State(router): State<Arc<ApiState>>,
+                           ConnectInfo(caller): ConnectInfo<Caller>,
+                           headers: HeaderMap,
+                           UrlQuery(query): UrlQuery<EventsQuery>| {
+            let streams = match caller {
+                Caller::Unix { .. } => unix.clone(),
+                Caller::Tcp { .. } => tcp.clone(),
+            };
+            async move {
+                let last = headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()));
+                events::response(router, &streams, &query, last.as_deref())
+            }
+        };
+        let (method, effect) = (Method::GET, Effect::Read);
+        let output = Output::Events(&[
+            ("session", SchemaGenerator::subschema_for::<LogEvent>),
+            ("repair", SchemaGenerator::subschema_for::<LogEvent>),
+            ("configuration", SchemaGenerator::subschema_for::<LogEvent>),
+            ("log", SchemaGenerator::subschema_for::<LogEvent>),
+            ("route", SchemaGenerator::subschema_for::<RouteEvent>),
+            ("lost", SchemaGenerator::subschema_for::<LostEvents>),
+        ]);
+        self.with(Endpoint { method, path, effect, input: EventsQuery::json_schema, output }, get(follow))
+    }
+
     /// The OpenAPI document of all endpoints.
     fn openapi(self, path: &'static str) -> Self {
         let document = async |UrlQuery(Nothing {})| Json(openapi::document());
@@ -217,6 +250,7 @@ impl Endpoints {
 /// All endpoints.
 pub(super) fn endpoints() -> Endpoints {
     Endpoints::default()
+        .read("/v1/bgp/group-totals", |i, Nothing {}| answers::group_totals(i))
         .read("/v1/bgp/summary", |i, Nothing {}| answers::bgp_summary(i))
         .read("/v1/bgp/neighbors", |i, q: NeighborQuery| {
             answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
@@ -244,6 +278,8 @@ pub(super) fn endpoints() -> Endpoints {
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
         .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
+        .look_up("/v1/reload/check", |i, check: CheckReload| answers::reload_check(i, check))
+        .read("/v1/reload/check", |i, q: CursorOnlyQuery| answers::reload_routes(i, &q.cursor))
         .read("/v1/routes", |i, q: RouteQuery| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
         .read("/v1/routes/summary", |i, Nothing {}| answers::route_summary(i))
         .read("/v1/routes/sharding", |i, Nothing {}| answers::sharding(i))
@@ -306,6 +342,7 @@ pub(super) fn endpoints() -> Endpoints {
         .change("/v1/asic/faults", |i, faults: AsicFaults| {
             Ok(Changed::from(answers::asic_faults(i, faults)?))
         })
+        .events("/v1/events")
         .openapi("/v1/openapi.json")
         .metrics("/metrics")
         .page()

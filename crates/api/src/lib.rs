@@ -3,7 +3,7 @@
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
 //! their bounds, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
-//! [`openapi`] describes all of that to programs. [`metrics`] has the same data for monitoring, [`page`] the page for
+//! [`openapi`] describes all of that to programs. [`events`] has what clients follow. [`metrics`] has the same data for monitoring, [`page`] the page for
 //! people. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -12,6 +12,7 @@ mod access;
 pub mod answers;
 mod connections;
 mod endpoints;
+mod events;
 mod listener;
 pub mod metrics;
 mod openapi;
@@ -19,6 +20,7 @@ mod page;
 mod request;
 pub mod route_check;
 mod state;
+mod tls;
 
 pub use answers::resized;
 pub use listener::{Api, ApiServer, ListenError};

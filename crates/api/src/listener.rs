@@ -5,6 +5,7 @@ use super::access::Caller;
 use super::connections::{serve, share};
 use super::endpoints::routes;
 use super::state::{ApiState, Reload, RouterState};
+use super::tls::Tls;
 use ribtide_config::ApiConfig;
 use ribtide_runtime::thread::{self, Ends};
 use ribtide_runtime::unix_socket::{self, BindError};
@@ -168,10 +169,11 @@ impl Api {
             .build()?;
         let max = share(rustix::process::getrlimit(Resource::Nofile).current);
         let service = Service { handle: runtime.handle().clone(), router: routes(state), max };
-        let tcp = tcp.map(|tcp| service.tcp(tcp)).transpose()?;
+        let tls = config.tls.as_ref().map(Tls::new);
+        let tcp = tcp.map(|tcp| service.tcp(tcp, tls.clone())).transpose()?;
         let unix = service.unix(unix)?;
         thread::spawn("api", Ends::WithOwner, move || runtime.block_on(std::future::pending::<()>()))?;
-        Ok(ApiServer { service, listening: Mutex::new(Listening { config, unix, tcp, file }) })
+        Ok(ApiServer { service, listening: Mutex::new(Listening { config, unix, tcp, tls, file }) })
     }
 }
 
@@ -187,13 +189,13 @@ impl Service {
     fn unix(&self, listener: UnixListener) -> io::Result<JoinHandle<()>> {
         let _inside = self.handle.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::unix)))
+        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::unix, None)))
     }
 
-    fn tcp(&self, listener: TcpListener) -> io::Result<JoinHandle<()>> {
+    fn tcp(&self, listener: TcpListener, tls: Option<Tls>) -> io::Result<JoinHandle<()>> {
         let _inside = self.handle.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::tcp)))
+        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::tcp, tls)))
     }
 
     /// Closes a listener. Its connections go on.
@@ -215,6 +217,8 @@ struct Listening {
     config: ApiConfig,
     unix: JoinHandle<()>,
     tcp: Option<JoinHandle<()>>,
+    /// TLS of `tcp`.
+    tls: Option<Tls>,
     file: SocketFile,
 }
 
@@ -235,7 +239,7 @@ impl ApiServer {
     /// A listener cannot be bound. The Unix socket may have changed, the TCP listener has not.
     pub fn reconfigure(&self, config: &ApiConfig) -> Result<bool, ListenError> {
         let mut listening = self.listening();
-        let Listening { config: present, unix, tcp, file } = &mut *listening;
+        let Listening { config: present, unix, tcp, tls, file } = &mut *listening;
         let of_unix = |c: &ApiConfig| (c.socket.clone(), c.socket_mode, c.socket_group.clone());
         let refused = |e| ListenError::Unix(config.socket.clone(), e);
         let mut changed = false;
@@ -253,19 +257,27 @@ impl ApiServer {
             present.socket_group.clone_from(&config.socket_group);
             changed = true;
         }
-        if present.http != config.http {
+        if let (Some(present), Some(new)) = (&*tls, &config.tls) {
+            present.set(new);
+        }
+        present.tls.clone_from(&config.tls);
+        if present.http != config.http || tls.is_some() != config.tls.is_some() {
+            let new_tls = config.tls.as_ref().map(Tls::new);
             // All addresses of a port are in the way of one of them, so the former listener goes first.
             if let Some(former) = tcp.take() {
                 self.service.close(former);
             }
-            let listen = |address: SocketAddr| {
+            let listen = |address: SocketAddr, tls: &Option<Tls>| {
                 let listener = bind_tcp(address)?;
-                self.service.tcp(listener).map_err(|e| ListenError::Tcp(address, e))
+                self.service.tcp(listener, tls.clone()).map_err(|e| ListenError::Tcp(address, e))
             };
-            match config.http.map(listen).transpose() {
-                Ok(listener) => (*tcp, present.http, changed) = (listener, config.http, true),
+            match config.http.map(|address| listen(address, &new_tls)).transpose() {
+                Ok(listener) => {
+                    (*tcp, present.http, changed) = (listener, config.http, true);
+                    *tls = new_tls;
+                }
                 Err(e) => {
-                    *tcp = present.http.and_then(|former| listen(former).ok());
+                    *tcp = present.http.and_then(|former| listen(former, tls).ok());
                     return Err(e);
                 }
             }

@@ -1,7 +1,7 @@
 //! The OpenAPI document of the API, from the list of endpoints and the types that they take and give. `GET /v1/openapi.json`
 //! serves it, and contrib/openapi.json is the same.
 
-use super::endpoints::{Effect, Endpoint, Output, endpoints};
+use super::endpoints::{Effect, Endpoint, Output, SchemaOf, endpoints};
 use ribtide_model::ApiError;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -64,6 +64,7 @@ fn operation(
             [("application/json".into(), json!({ "schema": output(given) }))].into_iter().collect()
         }
         Output::Text(media) => media.iter().map(|kind| ((*kind).into(), json!({}))).collect(),
+        Output::Events(_) => [("text/event-stream".into(), json!({}))].into_iter().collect(),
     };
     let mut operation = json!({
         "operationId": operation_id(endpoint),
@@ -75,6 +76,11 @@ fn operation(
             },
         },
     });
+    if let Output::Events(kinds) = endpoint.output {
+        // OpenAPI 3.1 has no word for the items of a stream: the data of each kind of event.
+        let of = |(kind, data): &(&str, SchemaOf)| ((*kind).to_owned(), data(given).to_value());
+        operation["x-events"] = kinds.iter().map(of).collect::<Map<String, Value>>().into();
+    }
     let mut parameters = path_parameters(endpoint.path);
     if endpoint.method == "GET" {
         parameters.extend(query_parameters(&input));

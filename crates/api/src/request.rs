@@ -194,8 +194,16 @@ fn is_json(content_type: &HeaderValue) -> bool {
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
+/// The next page of a read that another request began.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CursorOnlyQuery {
+    /// `next` of the response before.
+    pub(crate) cursor: String,
+}
+
 /// A page of routes.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RouteQuery {
     /// Only this prefix, or the longest match of this address.
@@ -211,17 +219,37 @@ pub(crate) struct RouteQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// The neighbour that sent the path.
     pub(crate) neighbor: Option<String>,
     /// The state of the path.
     pub(crate) state: Option<String>,
     /// Only routes of this shard thread.
     pub(crate) shard: Option<usize>,
+    /// Also how the next hops resolve.
+    #[serde(default)]
+    pub(crate) detail: bool,
     /// `next` of the page before; absent: the first page.
     pub(crate) cursor: Option<String>,
     /// Items of the page at most.
     pub(crate) limit: Option<usize>,
 }
+
+/// Gives the queries of paged lists the text of what a cursor is of: all parameters but those of a page.
+macro_rules! parameters {
+    ($($query:ident),*) => {
+        $(impl $query {
+            pub(crate) fn parameters(&self) -> String {
+                format!("{:?}", $query { cursor: None, limit: None, ..self.clone() })
+            }
+        })*
+    };
+}
+
+parameters!(RouteQuery, AdvertisedQuery, FibQuery);
 
 /// How a prefix selects routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -249,7 +277,7 @@ pub(super) struct OwnedQuery {
 }
 
 /// A page of the Adj-RIB-Out of a neighbour.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct AdvertisedQuery {
     /// Only this prefix, with the reasons.
@@ -265,6 +293,10 @@ pub(crate) struct AdvertisedQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// Also prefixes that are not sent, with the reasons.
     #[serde(default)]
     pub(crate) all: bool,
@@ -291,6 +323,10 @@ pub(crate) struct ReceivedQuery {
     pub(crate) origin_as: Option<String>,
     /// The next hop.
     pub(crate) next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only paths that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// `accepted` or `rejected` by import policy, or a validation state.
     pub(crate) state: Option<String>,
     /// `next` of the page before; absent: the first page.
@@ -300,7 +336,7 @@ pub(crate) struct ReceivedQuery {
 }
 
 /// A page of selected routes.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct FibQuery {
     /// The VRF; default: the default one.
@@ -352,6 +388,29 @@ pub(super) struct PageQuery {
 pub(super) struct CursorQuery {
     /// `next` of the page before; absent: the first page.
     pub(super) cursor: Option<String>,
+}
+
+/// Events as they happen.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct EventsQuery {
+    /// Kinds, with commas: `session`, `repair`, `configuration`, `log` (the rest of the log), `route`; by default all but `log`.
+    pub(crate) kind: Option<String>,
+    /// Only events about this prefix; routes as `match` says.
+    pub(crate) prefix: Option<String>,
+    /// `exact`, or of routes also `longer`, `shorter`.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Only events about this neighbour: of routes, those whose former or new best path it sent.
+    pub(crate) neighbor: Option<String>,
+    /// Only routes of this family: `ipv4-unicast` or `ipv6-unicast`.
+    pub(crate) family: Option<String>,
+    /// Only events of the log of this level and worse: error, warn, info, debug.
+    pub(crate) level: Option<String>,
+    /// Only events of the log of this stage, such as `bgp::session`; `bgp` includes that.
+    pub(crate) target: Option<String>,
+    /// Where to go on, if the header Last-Event-ID cannot be sent.
+    pub(crate) last_event_id: Option<String>,
 }
 
 /// The latest events of the log.

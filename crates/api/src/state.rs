@@ -1,6 +1,7 @@
 //! The state of the API: the handles of a running router, and state between requests.
 
-use super::answers::{Reads, RouteRead};
+use super::answers::{Reads, RouteRead, RouteTrial};
+use super::events::RouteEvents;
 use super::route_check;
 use ribtide_asic::InProcess;
 use ribtide_bfdd::Bfd;
@@ -10,7 +11,7 @@ use ribtide_bmpd::Bmp;
 use ribtide_config::Config;
 use ribtide_dataplane::fpm::FpmHandle;
 use ribtide_dataplane::kernel::KernelHandle;
-use ribtide_model::Reloaded;
+use ribtide_model::{Reloaded, SettingEffect};
 use ribtide_mrtd::{Mrt, TableDump};
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
 use ribtide_ribd::RibHandle;
@@ -23,6 +24,7 @@ use ribtide_runtime::watchdog::Watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The handle of a part of the router that a reload begins and ends.
 pub struct Slot<T>(RwLock<Option<T>>);
@@ -110,8 +112,13 @@ impl RouterState {
     }
 }
 
-/// Reads the configuration file again and applies what changed; an error is a sentence.
-pub type Reload = Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>;
+/// Reload of the configuration, by the router that the API is part of.
+pub struct Reload {
+    /// Reads the configuration file again and applies what changed; an error is a sentence.
+    pub apply: Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>,
+    /// What a reload of the second configuration does for each setting of the whole router that is another in the first.
+    pub effects: fn(&Config, &Config) -> Vec<SettingEffect>,
+}
 
 /// The router, and the state of the API itself.
 pub(crate) struct ApiState {
@@ -125,6 +132,14 @@ pub(crate) struct ApiState {
     pub(crate) failed_reads: Reads<VecDeque<(VrfId, FailedCursor)>>,
     /// Paged reads of BGP routes.
     pub(crate) route_reads: Reads<RouteRead>,
+    /// Checks of a reload, which evaluate routes.
+    pub(crate) reload_checks: Reads<RouteTrial>,
+    /// Changes of routes for clients that follow them.
+    pub(crate) route_events: RouteEvents,
+    /// When the process started, in seconds since 1970, as far as events are concerned.
+    pub(crate) start: u64,
+    /// Paged reads of advertised routes.
+    pub(crate) advertised_reads: Reads<RouteRead>,
     /// Dumps of the table.
     pub(crate) mrt_reads: Reads<TableDump>,
 }
@@ -136,10 +151,14 @@ impl ApiState {
             router,
             reload,
             route_check: Mutex::default(),
-            fib_reads: Reads::default(),
-            failed_reads: Reads::default(),
-            route_reads: Reads::default(),
-            mrt_reads: Reads::default(),
+            fib_reads: Reads::new("fib"),
+            failed_reads: Reads::new("failed"),
+            route_reads: Reads::new("routes"),
+            advertised_reads: Reads::new("advertised"),
+            reload_checks: Reads::new("check"),
+            route_events: RouteEvents::default(),
+            start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            mrt_reads: Reads::new("mrt"),
         }
     }
 }

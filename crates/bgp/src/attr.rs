@@ -175,7 +175,8 @@ impl AttrSet {
     }
 
     /// The distance to the next hop, which a speaker that sets itself as the next hop adds to the accumulated IGP metric
-    /// (RFC 7311 section 3.4.3). `None`: the route is originated here, or a policy has set the metric.
+    /// (RFC 7311 section 3.4.3), or [`UNKNOWN_DISTANCE`](crate::message::UNKNOWN_DISTANCE). `None`: the route is originated
+    /// here, or a policy has set the metric.
     pub fn distance(&self) -> Option<u32> {
         // A next hop alone has 4, 16 or 32 bytes.
         let head = self.head();

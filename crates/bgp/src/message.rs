@@ -156,14 +156,19 @@ pub struct RouteOp {
 pub enum NextHopState {
     /// With the interior cost of RFC 4271 section 9.1.2.2 e.
     Reachable {
-        /// Metric of the resolving route.
+        /// Metric of the resolving route. For a route of BGP, its accumulated IGP metric and the cost of its own next hop
+        /// (RFC 7311 section 4.2).
         cost: u32,
+        /// Whether a route of BGP without an accumulated IGP metric is on the way, so that the cost is of a part of it.
+        partial: bool,
     },
     /// The same, while the route of the path's prefix has no other next hop. Such a path is fed
     /// without multipath members and backup.
     ReachableAlone {
-        /// Metric of the resolving route.
+        /// As above.
         cost: u32,
+        /// As above.
+        partial: bool,
     },
     /// Routes through it cannot be used.
     Unreachable,
@@ -177,11 +182,28 @@ impl NextHopState {
     #[inline]
     pub fn cost(self) -> Option<u32> {
         match self {
-            NextHopState::Reachable { cost } | NextHopState::ReachableAlone { cost } => Some(cost),
+            NextHopState::Reachable { cost, .. } | NextHopState::ReachableAlone { cost, .. } => Some(cost),
             NextHopState::Unreachable | NextHopState::PerPrefix => None,
         }
     }
+
+    /// Whether selection and forwarding are the same in both states.
+    pub(crate) fn is_as_near(self, other: NextHopState) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other) && self.cost() == other.cost()
+    }
+
+    /// What an accumulated IGP metric grows by where this router becomes the next hop, or [`UNKNOWN_DISTANCE`].
+    pub(crate) fn distance(self) -> Option<u32> {
+        match self {
+            NextHopState::Reachable { partial: true, .. }
+            | NextHopState::ReachableAlone { partial: true, .. } => Some(UNKNOWN_DISTANCE),
+            state => Some(state.cost()?.min(UNKNOWN_DISTANCE - 1)),
+        }
+    }
 }
+
+/// The distance over a way of which a part is not known: the accumulated IGP metric ends there (RFC 7311 section 3.4.3).
+pub const UNKNOWN_DISTANCE: u32 = u32::MAX;
 
 /// Changes of best paths, from one shard to every worker.
 #[derive(Debug, Default)]

@@ -209,7 +209,7 @@ impl PeerInfo {
             PeerKind::Local(source) => source.feeds(),
             kind => kind.is_inside(),
         };
-        FeedKind { internal, recursive: internal || self.multihop }
+        FeedKind { internal, recursive: internal || self.multihop, aigp: 0 }
     }
 }
 
@@ -220,6 +220,9 @@ pub struct FeedKind {
     pub internal: bool,
     /// Whether next hops may resolve through routes that are not connected.
     pub recursive: bool,
+    /// The accumulated IGP metric of the route, at least 1 and at most 32 bits; 0: it has none. It counts where other next
+    /// hops resolve through the route (RFC 7311 section 4.2).
+    pub aigp: u32,
 }
 
 /// All settings of routes sent to a peer and of their encoding. Peers with equal settings form an

@@ -294,7 +294,7 @@ fn measure(load: &Load) {
         ranked: load.ranked,
     }));
     timed.print("a prefix dumped", load.prefixes);
-    let far = NextHopState::Reachable { cost: 7 };
+    let far = NextHopState::Reachable { cost: 7, partial: false };
     let hop = TrackedNextHop { address: address(1).into(), recursive: false, exclude: None };
     timed.handle(ShardIn::NextHops(vec![(hop, far)]));
     timed.print("a prefix judged again", load.prefixes);

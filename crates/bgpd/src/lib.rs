@@ -18,6 +18,7 @@
 // These macros panic when the reader of the pipe is gone.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod best_changes;
 mod cpus_change;
 pub mod egress;
 pub mod initial_routes;
@@ -30,6 +31,7 @@ mod pace;
 mod placement;
 pub mod reader;
 pub mod resize;
+mod rib_change;
 pub mod session;
 pub mod shard;
 mod shutdown;
@@ -38,6 +40,7 @@ mod stage;
 mod tests;
 mod workers;
 
+use best_changes::BestChanges;
 pub use cpus_change::check_cpus;
 use egress::WorkerBuilder;
 use monitor::Taps;
@@ -62,7 +65,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::meter::Meters;
 use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
-use session::{HandedOverListeners, Restarted, Sessions, SessionsBuilder};
+use session::{Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
 use stage::{Hosted, Stage};
 use std::io;
@@ -102,8 +105,12 @@ pub struct Bgp {
     pub listening: Vec<SocketAddr>,
     /// The session thread's queue for news of interfaces.
     pub links: Sender<InterfaceNews>,
+    /// The session thread's queue for redistributed routes.
+    redistributed: Sender<Redistributed>,
     /// The session thread. It ends when every peer got a NOTIFICATION after a stop.
     pub session_thread: JoinHandle<()>,
+    /// Changes of best paths for clients of the API. The thread that takes them holds the lock.
+    pub best_changes: Arc<Mutex<BestChanges>>,
     /// A number that no other run of BGP in this process has.
     pub run: u32,
     stop: Stop,
@@ -175,23 +182,17 @@ impl BgpBuilder {
     /// An address cannot be bound, with the system's kind of error, or a CPU cannot be used (`InvalidInput`); the error
     /// names it.
     pub fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<BgpBuilder> {
-        BgpBuilder::after_run(bgp, rings, 0, None)
+        BgpBuilder::after_run(bgp, rings, 0)
     }
 
-    /// The same after another run in this process: so many shards existed before, whose numbers are never used again, and the run
-    /// may have handed over its listening sockets.
+    /// The same after another run in this process: so many shards existed before, whose numbers are never used again.
     ///
     /// # Errors
     /// As [`BgpBuilder::new`].
-    pub fn after_run(
-        bgp: &BgpConfig,
-        rings: &Rings,
-        before: u32,
-        listeners: Option<HandedOverListeners>,
-    ) -> io::Result<BgpBuilder> {
+    pub fn after_run(bgp: &BgpConfig, rings: &Rings, before: u32) -> io::Result<BgpBuilder> {
         let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let placement = Placement::new(&bgp.cpus).map_err(refused)?;
-        let sessions = SessionsBuilder::new(bgp, rings, listeners)?;
+        let sessions = SessionsBuilder::new(bgp, rings)?;
         let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
             .map(|index| ShardBuilder::new(index, before + u32::from(index), rings, host(bgp.shards)))
@@ -277,6 +278,7 @@ impl BgpBuilder {
             monitors: monitors.clone(),
         };
         let (listening, links, writes) = (sessions.listening(), sessions.links(), sessions.writes());
+        let redistributed = sessions.redistributed();
         let mut hosted = Hosted::default();
         // The activity of stages before the workers.
         let activity = Activity::default();
@@ -294,12 +296,15 @@ impl BgpBuilder {
             run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
             reader_askers.push(handle);
         }
+        let (events, best_changes) = best_changes::queue(&rings);
         let shard_outputs = shard::Outputs {
             workers: sinks,
             rib: rib.cloned(),
             news: sessions.shard_news(),
             monitor: monitors.bmp.clone(),
+            events,
             activity: activity.clone(),
+            clock,
         };
         let seed = HashSeed::random();
         let mut shard_ports = Vec::new();
@@ -343,12 +348,14 @@ impl BgpBuilder {
             readers: reader_askers,
             owners: Arc::new(Directory::new(Owners { shards: shard_ports, map, split: None })),
             workers: Workers::new(worker_ports),
+            best_changes: Arc::new(Mutex::new(best_changes)),
             hosted: OnSessionThread {
                 shards: bgp.shards == Threads::Off,
                 workers: bgp.update_threads == Threads::Off,
             },
             listening,
             links,
+            redistributed,
             session_thread,
             run: shards_before,
             stop: stop.clone(),

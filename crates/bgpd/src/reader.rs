@@ -22,7 +22,7 @@ use refresh::Mark;
 pub(super) use refresh::Marks;
 use retained::Retained;
 use ribtide_bgp::ingest::{
-    Ingest, IngestCounters, IngestPeer, IngestSettings, KeptFilter, KeptPlace, LimitEvent,
+    Ingest, IngestCounters, IngestPeer, IngestSettings, KeptFilter, KeptPlace, KeptRoute, LimitEvent,
     OriginatedAttributes, PrefixCount, ReceivedView, ShardBatches, ShardMap,
 };
 use ribtide_bgp::message::{Prefixes, ShardIn};
@@ -454,17 +454,28 @@ impl Reader {
         }
     }
 
-    /// Looks at `limit` routes of a session before import policy at most, in order, after this place. Returns those
-    /// that fit, and the place of the last one unless all were looked at; `None` where they are not kept.
+    /// Looks at `limits.0` routes of a session before import policy at most, in order, after this place, until the policy
+    /// has been explained for as many as `limits.1`. Returns those that fit, and the place of the last one unless all were
+    /// looked at; `None` where they are not kept.
     pub fn received_page(
         &mut self,
         peer: PeerId,
         after: Option<KeptPlace>,
-        limit: usize,
+        limits: (usize, usize),
         filter: &KeptFilter,
     ) -> Option<(Vec<ReceivedView>, Option<KeptPlace>)> {
         let peer = &mut self.sessions.get_mut(&peer)?.peer;
-        self.ingest.view_page(peer, after, limit, filter)
+        self.ingest.view_page(peer, after, limits, filter)
+    }
+
+    /// At most `limit` routes of a session before import policy, in order, after this place; `None` where they are not kept.
+    pub fn kept_page(
+        &mut self,
+        peer: PeerId,
+        after: Option<KeptPlace>,
+        limit: usize,
+    ) -> Option<Vec<KeptRoute>> {
+        self.sessions.get_mut(&peer)?.peer.kept_page(after, limit)
     }
 
     /// The routes of a session before import policy, of exactly this prefix; `None` where they are not kept.

@@ -6,6 +6,7 @@
 //!                    └─ feedback: dump requests, next-hop states, confirmations (their senders never wait)
 //! ```
 
+use super::best_changes::BestChangesSender;
 use super::egress::WorkerSink;
 use super::mailbox::{Mailbox, retry_all};
 use super::monitor::{MonitorIn, ShardPage, Tap, Wanted};
@@ -13,7 +14,7 @@ use super::stage::{Stage, Turn, pin};
 use super::workers::set_sink;
 use crossbeam_channel::Select;
 use ribtide_bgp::decision::DecisionOptions;
-use ribtide_bgp::message::{EgressIn, Feed, FeedSet, ShardIn};
+use ribtide_bgp::message::{BestBatch, EgressIn, Feed, FeedSet, ShardIn};
 use ribtide_bgp::peer::PeerId;
 use ribtide_bgp::shard::{
     Cut, Effects, HashSeed, MonitorPage, Moved, PageViews, Shard, ShardOut, ToEgress, withdrawals,
@@ -28,6 +29,7 @@ use ribtide_rib::{
 use ribtide_ribd::FeedbackChannel;
 use ribtide_runtime::activity::{Activity, Busy};
 use ribtide_runtime::call::{CallQueue, NoReply, PendingCall, StageHandle, pair};
+use ribtide_runtime::clock::Clock;
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
@@ -78,8 +80,12 @@ pub struct Outputs {
     pub news: Sender<ShardNews>,
     /// The BMP monitor.
     pub monitor: Option<Tap>,
+    /// Clients of the API that want changes of best paths.
+    pub events: BestChangesSender,
     /// The activity flags that workers read.
     pub activity: Activity,
+    /// The clock of the router, by whose seconds paths have an age.
+    pub clock: Clock,
 }
 
 impl Outputs {
@@ -142,7 +148,9 @@ impl ShardBuilder {
             number: self.number,
             news: Mailbox::new(outputs.news),
             monitor: outputs.monitor.map(Tap::with_mailbox),
+            events: outputs.events,
             busy: outputs.activity.stage(),
+            clock: outputs.clock,
             inbox: self.inbox.1,
             feedback: self.feedback.1,
             calls,
@@ -211,6 +219,38 @@ impl ShardPort {
     /// [`NoReply`] when it has ended.
     pub(super) fn set_bmp(&self, tap: Option<Tap>) -> Result<(), NoReply> {
         self.handle.wait(|stage| stage.monitor = tap.map(Tap::with_mailbox))
+    }
+
+    /// A RIB manager has begun, which knows this shard: feeds it every route, as [`Shard::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_feed(&self, rib: Sender<RibIn>) -> Result<(), NoReply> {
+        self.handle.wait(move |stage| stage.begin_feed(rib))
+    }
+
+    /// Whether routes are left to feed after [`ShardPort::begin_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn is_feeding(&self) -> Result<bool, NoReply> {
+        self.handle.wait(|stage| stage.shard.is_feeding())
+    }
+
+    /// Registers every next hop, as [`Shard::begin_tracking`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn begin_tracking(&self) -> Result<(), NoReply> {
+        self.handle.wait(|stage| stage.shard.begin_tracking(&mut stage.out))
+    }
+
+    /// The RIB manager is about to end, and sends this shard nothing any more: as [`Shard::end_feed`].
+    ///
+    /// # Errors
+    /// [`NoReply`] when it has ended.
+    pub(super) fn end_feed(&self) -> Result<(), NoReply> {
+        self.handle.wait(ShardStage::end_feed)
     }
 
     /// The queue for readers.
@@ -362,7 +402,9 @@ pub(super) struct ShardStage {
     news: Mailbox<ShardNews>,
     /// The BMP monitor and its queue.
     monitor: Option<(Mailbox<MonitorIn>, Tap)>,
+    events: BestChangesSender,
     busy: Busy,
+    clock: Clock,
     inbox: Receiver<ShardIn>,
     feedback: Receiver<ShardIn>,
     calls: CallQueue<ShardStage>,
@@ -385,6 +427,7 @@ impl Stage for ShardStage {
         if !self.room() {
             return Turn::Held;
         }
+        self.shard.set_time(self.clock.seconds());
         self.busy.set(self.shard.work_left() || !self.inbox.is_empty());
         if let Some(message) = self.feedback.try_recv() {
             self.shard.handle(message, &mut self.out);
@@ -438,6 +481,20 @@ impl ShardStage {
         self.out.is_empty() && !self.shard.ranked_due() && self.room()
     }
 
+    fn begin_feed(&mut self, rib: Sender<RibIn>) {
+        self.rib = Some(Mailbox::new(rib));
+        self.shard.begin_feed(&mut self.out);
+    }
+
+    fn end_feed(&mut self) {
+        // The last messages of the RIB manager.
+        while let Some(message) = self.feedback.try_recv() {
+            self.shard.handle(message, &mut self.out);
+        }
+        self.rib = None;
+        self.shard.end_feed(&mut self.out);
+    }
+
     fn set_worker(&mut self, index: usize, sink: WorkerSink) {
         let mailbox = Mailbox::new(sink.ring.clone());
         match self.workers.get_mut(index) {
@@ -462,7 +519,7 @@ impl ShardStage {
         if !self.out.is_empty() {
             self.hand_on();
         }
-        let views = PageViews { accepted, best: best || mirror, ranked: mirror };
+        let views = PageViews { accepted, best: mirror, loc_rib: best, ranked: mirror };
         let mut page = MonitorPage::default();
         for_each_bgp_family!(F => if F::ID == family {
             page = self.shard.monitor_page::<F>(logical, from, budget, views);
@@ -479,7 +536,7 @@ impl ShardStage {
             }
         }
         if let Some((mailbox, _)) = &mut self.monitor {
-            let best = best.then_some(batch);
+            let best = best.then(|| page.loc_rib.map_or(batch, Arc::new));
             mailbox.post(MonitorIn::Page(ShardPage { token, accepted: page.accepted, best }));
         }
         SentPage { next: page.next, workers }
@@ -524,19 +581,12 @@ impl ShardStage {
             match message {
                 ToEgress::All(batch) => {
                     let batch = Arc::new(batch);
-                    if let Some((mailbox, tap)) = &mut self.monitor
-                        && tap.wants(Wanted::BEST)
-                    {
-                        mailbox.post(MonitorIn::Best(batch.clone()));
-                    }
-                    for (worker, sink) in self.workers.iter_mut().zip(&self.sinks) {
-                        // A worker that needs changes later requests the whole table first.
-                        if !sink.wanted() {
-                            continue;
-                        }
-                        worker.post(EgressIn::Best(batch.clone()));
-                    }
+                    self.best_to_monitor(&batch);
+                    self.events.offer(&batch);
+                    self.best_to_workers(&batch);
                 }
+                ToEgress::Workers(batch) => self.best_to_workers(&Arc::new(batch)),
+                ToEgress::Stations(batch) => self.best_to_monitor(&Arc::new(batch)),
                 ToEgress::Ranked(batch) => {
                     let batch = Arc::new(batch);
                     let workers = self.workers.iter_mut().zip(&self.sinks);
@@ -559,6 +609,23 @@ impl ShardStage {
         }
         purged.into_iter().for_each(|(peer, session)| self.news.post(ShardNews::Purged(peer, session)));
         watched.into_iter().for_each(|news| self.news.post(ShardNews::Watched(self.number, news)));
+    }
+}
+
+impl ShardStage {
+    fn best_to_monitor(&mut self, batch: &Arc<BestBatch>) {
+        if let Some((mailbox, tap)) = &mut self.monitor
+            && tap.wants(Wanted::BEST)
+        {
+            mailbox.post(MonitorIn::Best(batch.clone()));
+        }
+    }
+
+    fn best_to_workers(&mut self, batch: &Arc<BestBatch>) {
+        // A worker that needs changes later requests the whole table first.
+        for (worker, _) in self.workers.iter_mut().zip(&self.sinks).filter(|(_, sink)| sink.wanted()) {
+            worker.post(EgressIn::Best(batch.clone()));
+        }
     }
 }
 
@@ -599,7 +666,7 @@ pub fn route_set(set: &FeedSet) -> RouteSet {
         backup_recursion: set.backup.is_some_and(|(_, kind)| kind.recursive),
         track: None,
         distance: protocol.default_distance(),
-        metric: 0,
+        metric: set.kind.aigp,
         allow_recursion: set.kind.recursive,
         protocol,
     }

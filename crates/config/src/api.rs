@@ -2,6 +2,7 @@
 
 use super::check::Checker;
 use super::diagnosis::key;
+use super::tls::TlsConfig;
 use super::{file, private_file};
 use nix::unistd::{Gid, Group};
 use ribtide_runtime::unix_socket;
@@ -38,6 +39,8 @@ pub struct ApiConfig {
     pub token_file: Option<PathBuf>,
     /// The token for changes over TCP; `None`: no change is possible over TCP.
     pub token: Option<Token>,
+    /// TLS of the TCP listener; `None`: it has none.
+    pub tls: Option<TlsConfig>,
 }
 
 /// A group of the system.
@@ -61,6 +64,17 @@ impl ApiConfig {
                 "api.http = \"{http}\" is not a loopback address: every host that reaches it reads the routes, \
                  neighbours and metrics of this router; nothing can be changed there, because there is no \
                  api.token-file. Listen on 127.0.0.1 or [::1], or let a firewall choose the hosts"
+            ));
+        }
+        if let Some(http) = self.http
+            && !http.ip().is_loopback()
+            && self.token.is_some()
+            && self.tls.is_none()
+        {
+            warnings.push(format!(
+                "api.http = \"{http}\" is not a loopback address, and has no TLS: the token goes over the network in clear, \
+                 and a host that reads it may change everything. Write api.tls-certificate and api.tls-key, or listen on \
+                 127.0.0.1 or [::1]"
             ));
         }
         if self.socket_mode & 0o002 != 0 {
@@ -204,6 +218,7 @@ impl Checker {
             http_hosts: file.http_hosts.clone(),
             token_file,
             token,
+            tls: self.api_tls(file, folder),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of a configuration file, as a person reads them: place, what is wrong, the line itself, what to write.
 
-use super::shown::SECRET_KEYS;
+use super::shown::{HIDDEN, SECRET_KEYS};
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -213,7 +213,10 @@ impl fmt::Display for ConfigError {
             let Some(span) = &problem.span else { continue };
             let (line, column) = self.place(span.start);
             writeln!(f)?;
-            let source = without_secrets(self.text.lines().nth(line - 1).unwrap_or_default());
+            let source = match secret_lines(&self.text).get(line - 1) {
+                Some(true) => HIDDEN.to_owned(),
+                _ => without_secrets(self.text.lines().nth(line - 1).unwrap_or_default()),
+            };
             let number = line.to_string();
             let width = span.len().min(source.chars().count().saturating_sub(column - 1)).max(1);
             writeln!(f, "  {number} | {source}")?;
@@ -230,9 +233,86 @@ impl std::error::Error for ConfigError {}
 fn without_secrets(line: &str) -> String {
     let secret = SECRET_KEYS.iter().filter_map(|key| value_of(line, key)).min();
     match secret.and_then(|at| line.get(..at)) {
-        Some(before) => format!("{before}********"),
+        Some(before) => format!("{before}{HIDDEN}"),
         None => line.into(),
     }
+}
+
+/// The end of a secret that began in an earlier line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SecretEnd {
+    /// This quote.
+    Quote(&'static str),
+    /// So many closing brackets of a list.
+    Brackets(usize),
+}
+
+/// Of each line of a text whether it begins inside a secret value. The text may be no TOML, so a quote that is open to the
+/// end of its line continues, and one that nothing closes lasts to the end of the text.
+fn secret_lines(text: &str) -> Vec<bool> {
+    let mut open: Option<SecretEnd> = None;
+    let mut inside = Vec::new();
+    for line in text.lines() {
+        inside.push(open.is_some());
+        let rest = match open {
+            None => line,
+            Some(end) => match after_end(line, end) {
+                Ok(rest) => rest,
+                Err(still) => {
+                    open = Some(still);
+                    continue;
+                }
+            },
+        };
+        let last = SECRET_KEYS.iter().filter_map(|key| last_value_of(rest, key)).max();
+        open = last.and_then(|at| rest.get(at..)).and_then(opened);
+    }
+    inside
+}
+
+/// What follows the end of a secret in a line; an error is the end that is left.
+fn after_end(line: &str, end: SecretEnd) -> Result<&str, SecretEnd> {
+    match end {
+        SecretEnd::Quote(quote) => line.find(quote).and_then(|at| line.get(at + quote.len()..)).ok_or(end),
+        SecretEnd::Brackets(depth) => brackets(line, depth).map_err(SecretEnd::Brackets),
+    }
+}
+
+/// The end of a value, if it is in a later line.
+fn opened(value: &str) -> Option<SecretEnd> {
+    for quote in ["\"\"\"", "'''", "\"", "'"] {
+        if let Some(rest) = value.strip_prefix(quote) {
+            return (!rest.contains(quote)).then_some(SecretEnd::Quote(quote));
+        }
+    }
+    value.starts_with('[').then(|| brackets(value, 0).err().map(SecretEnd::Brackets)).flatten()
+}
+
+/// What follows the bracket that closes `depth` open ones and those of this line; an error is the number left open.
+fn brackets(line: &str, mut depth: usize) -> Result<&str, usize> {
+    let mut quote: Option<char> = None;
+    for (at, c) in line.char_indices() {
+        match (quote, c) {
+            (Some(open), c) if open == c => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '[') => depth += 1,
+            (None, ']') if depth <= 1 => return Ok(&line[at + 1..]),
+            (None, ']') => depth -= 1,
+            _ => {}
+        }
+    }
+    Err(depth.max(1))
+}
+
+/// Where the text begins that `line` gives to `key`, for the last time.
+fn last_value_of(line: &str, key: &str) -> Option<usize> {
+    let (mut from, mut last) = (0, None);
+    while let Some(at) = line.get(from..).and_then(|rest| value_of(rest, key)) {
+        last = Some(from + at);
+        from += at.max(1);
+    }
+    last
 }
 
 /// Where the text begins that `line` gives to `key`.
@@ -247,6 +327,34 @@ fn value_of(line: &str, key: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_inside_of_a_secret_are_not_shown() {
+        let inside = |text: &str| secret_lines(text);
+        assert_eq!(inside("password = \"\"\"\nhunter\n2\"\"\"\nasn = 1\n"), [false, true, true, false]);
+        assert_eq!(inside("password = '''a\nb = \"c\"\nasn = 1\n"), [false, true, true]);
+        assert_eq!(inside("secret = [\"a\",\n \"]b\",\n]\nasn = 1"), [false, true, true, false]);
+        // The author forgot a quote, or took two lines.
+        assert_eq!(inside("password = \"hunter\n2\"\nasn = 1"), [false, true, false]);
+        assert_eq!(inside("password = \"hunter2\"\nasn = 1"), [false, false]);
+        let keys = "keys = [{ secret = 'a', id = 1 }, { secret = '''\nb''', id = 2 }]\nasn = 1";
+        assert_eq!(inside(keys), [false, true, false]);
+        assert_eq!(inside("x = \"\"\"\nfoo\n\"\"\"\n"), [false, false, false]);
+        assert!(brackets("a]", 1) == Ok("") && brackets("[[", 0) == Err(2));
+    }
+
+    #[test]
+    fn an_error_inside_of_a_secret_shows_none_of_it() {
+        for text in [
+            "[bgp.group.g]\npassword = \"\"\"\nhunter\\q2\n\"\"\"\n",
+            "[bgp.group.g]\npassword = '''\nhunter2\n",
+            "[bgp.group.g]\npassword = [\n\"hunter2\" \"hunter3\"]\n",
+            "[bgp.group.g]\npassword = \"hunter\nhunter2\"\n",
+        ] {
+            let error = crate::load_text(text, Path::new("x.toml")).unwrap_err().to_string();
+            assert!(error.contains("x.toml:") && !error.contains("hunter"), "{error}");
+        }
+    }
 
     #[test]
     fn lines_are_shown_without_secrets() {

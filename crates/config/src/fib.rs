@@ -174,7 +174,9 @@ impl Checker {
 
     fn asic(&mut self, key: &[Step], file: &file::VirtualAsicTable) -> VirtualAsicConfig {
         let mut chip = Behavior::default();
-        for (name, value) in &file.chip {
+        // A profile comes first, and single sizes change it.
+        let (profile, others): (Vec<_>, Vec<_>) = file.chip.iter().partition(|(name, _)| *name == "profile");
+        for (name, value) in profile.into_iter().chain(others) {
             if let Err(message) = chip.set(name, &value.to_string()) {
                 self.problem(&[key, &key!["chip", name.as_str()][..]].concat(), message);
             }

@@ -21,6 +21,7 @@ mod check;
 mod confederation;
 mod default_originate;
 mod diagnosis;
+mod difference;
 mod fib;
 mod fib_policy;
 mod file;
@@ -42,6 +43,7 @@ mod shown;
 mod statics;
 mod tcp_ao;
 mod threads;
+mod tls;
 mod vrf;
 
 pub use add_path::AddPathConfig;
@@ -53,6 +55,7 @@ pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, Neighb
 pub use confederation::ConfederationConfig;
 pub use default_originate::DefaultOriginateConfig;
 pub use diagnosis::{ConfigError, Problem};
+pub use difference::{SettingDifference, differences};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
 pub use file::OnStop;
@@ -72,6 +75,7 @@ pub use shown::{SECRET_KEYS, ShownConfig, without_secrets};
 pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
+pub use tls::TlsConfig;
 pub use vrf::{VrfConfig, VrfSetup};
 
 use std::fs::File;
@@ -83,8 +87,16 @@ use std::path::Path;
 /// Every problem found, each with line, column and what to write instead.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
+    load_text(&text, path)
+}
+
+/// Checks `text` as that of the file at `path`, which is not read. Other files that it names are read.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(text: &str, path: &Path) -> Result<Config, ConfigError> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let mut config = parse_in(&text, folder).map_err(|problems| ConfigError::new(path, &text, problems))?;
+    let mut config = parse_in(text, folder).map_err(|problems| ConfigError::new(path, text, problems))?;
     config.shown.file = Some(path.to_owned());
     Ok(config)
 }
@@ -120,6 +132,7 @@ fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut config =
         checked.map_err(|problems| -> Vec<_> { problems.into_iter().map(|p| p.locate(text)).collect() })?;
     config.shown.text = shown::without_secrets(text).unwrap_or_default().into();
+    config.shown.whole = shown::Whole(text.into());
     Ok(config)
 }
 

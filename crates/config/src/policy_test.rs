@@ -1,7 +1,8 @@
 //! What the policies of a configuration do with a route that the caller describes: `ribtide policy test`.
 //!
 //! The policies are those of each neighbour, after every default and built-in one, so a result is that of the
-//! router. Only the validation state is missing: without RPKI data each route is `not-found`.
+//! router. What the router refuses before an import policy, it refuses here: martians, loops of our AS, another first AS
+//! than the neighbour's. Only the validation state is missing: without RPKI data each route is `not-found`.
 
 use super::{AnyAsn, Config, NeighborSettings};
 use ribtide_bgp::peer::PeerKind;
@@ -48,7 +49,7 @@ impl Default for TestRoute {
 }
 
 /// Import or export.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// Routes from a neighbour.
@@ -58,7 +59,7 @@ pub enum Direction {
 }
 
 /// The result of one policy for one prefix.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct PolicyTest {
     /// The prefix.
     pub prefix: String,
@@ -72,6 +73,8 @@ pub struct PolicyTest {
     pub accepted: bool,
     /// A sentence for each tried statement; the last one decided.
     pub reasons: Vec<String>,
+    /// Whether the router refuses the route before the import policy, which is not tried then; `reasons` says why.
+    pub before_policy: bool,
     /// Whether the policy tests the validation state, which counts as `not-found` here.
     pub without_validation: bool,
     /// The route after the policy, if it is accepted.
@@ -80,7 +83,7 @@ pub struct PolicyTest {
 }
 
 /// A route after a policy.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, schemars::JsonSchema)]
 pub struct AcceptedRoute {
     /// Whether the policy changed nothing.
     pub unchanged: bool,
@@ -150,6 +153,8 @@ pub fn test_policies(
                 && of.import == settings.import
                 && of.export == settings.export
                 && of.peer_asn == settings.peer_asn
+                && of.as_numbers == settings.as_numbers
+                && of.enforce_first_as == settings.enforce_first_as
         };
         match holders.iter_mut().find(same) {
             Some(holder) => holder.neighbors.push((name, address)),
@@ -161,7 +166,7 @@ pub fn test_policies(
         for holder in &holders {
             for of in [Direction::Import, Direction::Export] {
                 if direction.is_none_or(|wanted| wanted == of) {
-                    results.push(test(holder, *prefix, route, of));
+                    results.push(test(config, holder, *prefix, route, of));
                 }
             }
         }
@@ -169,7 +174,49 @@ pub fn test_policies(
     Ok(results)
 }
 
-fn test(holder: &Holder<'_>, prefix: AnyPrefix, route: &TestRoute, direction: Direction) -> PolicyTest {
+/// Why the router refuses a route from a neighbour before its import policy runs, if it does.
+fn refusal(
+    config: &Config,
+    settings: &NeighborSettings,
+    prefix: AnyPrefix,
+    as_path: &[u32],
+    next_hop: Option<IpAddr>,
+) -> Option<String> {
+    let is_martian = match prefix {
+        AnyPrefix::V4(prefix) => settings.martians.contains(prefix),
+        AnyPrefix::V6(prefix) => settings.martians.contains(prefix),
+    };
+    if is_martian {
+        return Some(format!("refused before the policy: {prefix} is a martian (bgp.martians)"));
+    }
+    if let Some(address) = next_hop.filter(IpAddr::is_loopback) {
+        return Some(format!("refused before the policy: the next hop {address} is a loopback address"));
+    }
+    let confederation = config.bgp.as_ref().and_then(|bgp| bgp.confederation.as_ref());
+    let local_as = settings.as_numbers.local_as.map(|local| local.asn);
+    let own = [Some(config.asn), local_as, confederation.map(|confederation| confederation.identifier)];
+    let allowed = usize::from(settings.as_numbers.allowas_in);
+    let is_loop = |own: &u32| as_path.iter().filter(|asn| *asn == own).count() > allowed;
+    if let Some(own) = own.into_iter().flatten().find(is_loop) {
+        let times =
+            if allowed > 0 { format!(" more than {allowed} times (allowas-in)") } else { String::new() };
+        return Some(format!("refused before the policy: a loop, the AS path has our AS {own}{times}"));
+    }
+    match settings.peer_asn {
+        AnyAsn::Exactly(asn) if settings.enforce_first_as && as_path.first() != Some(&asn) => Some(format!(
+            "refused before the policy: the AS path does not begin with the neighbour's AS {asn} (enforce-first-as)"
+        )),
+        _ => None,
+    }
+}
+
+fn test(
+    config: &Config,
+    holder: &Holder<'_>,
+    prefix: AnyPrefix,
+    route: &TestRoute,
+    direction: Direction,
+) -> PolicyTest {
     let settings = holder.settings;
     let unspecified: IpAddr = match prefix {
         AnyPrefix::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -198,7 +245,15 @@ fn test(holder: &Holder<'_>, prefix: AnyPrefix, route: &TestRoute, direction: Di
         source,
         validation: None,
     };
-    let (changes, reasons) = policy.explain(&tested, prefix);
+    let refused = match direction {
+        Direction::Import => refusal(config, settings, prefix, &as_path, route.next_hop),
+        Direction::Export => None,
+    };
+    let before_policy = refused.is_some();
+    let (changes, reasons) = match refused {
+        Some(why) => (None, vec![why]),
+        None => policy.explain(&tested, prefix),
+    };
     let accepted = changes.map(|changes| {
         let mut changed = Vec::new();
         changes.write(&attributes, &mut changed);
@@ -216,6 +271,7 @@ fn test(holder: &Holder<'_>, prefix: AnyPrefix, route: &TestRoute, direction: Di
         direction,
         accepted: accepted.is_some(),
         reasons,
+        before_policy,
         without_validation: policy.tests_validity(),
         route: accepted,
     }
@@ -345,6 +401,34 @@ neighbors = ["192.0.2.9"]
         let route = result.route.as_ref().unwrap();
         assert_eq!((route.local_pref, route.as_path.as_str(), route.unchanged), (Some(200), "65010", false));
         assert_eq!(route.communities, ["65001:666"]);
+    }
+
+    #[test]
+    fn what_the_router_refuses_before_a_policy_is_refused_here() {
+        let import = |prefix: &str, as_path: Option<Vec<u32>>, next_hop: Option<&str>| {
+            let next_hop = next_hop.map(|text| text.parse().unwrap());
+            let marked = vec!["65001:666".parse().unwrap()];
+            let route = TestRoute { as_path, next_hop, communities: marked, ..TestRoute::default() };
+            let results = run(&route, prefix, Some("upstream"), None, Some(Direction::Import)).unwrap();
+            (results[0].accepted, results[0].before_policy, results[0].reasons.last().unwrap().clone())
+        };
+        let (accepted, before, _) = import("198.51.100.0/24", Some(vec![65010, 7]), Some("192.0.2.1"));
+        assert!(accepted && !before);
+        for (prefix, as_path, next_hop, why) in [
+            ("127.1.0.0/16", vec![65010], None, "127.1.0.0/16 is a martian"),
+            ("ff02::/16", vec![65010], None, "ff02::/16 is a martian"),
+            ("198.51.100.0/24", vec![65010, 65001, 7], None, "the AS path has our AS 65001"),
+            ("198.51.100.0/24", vec![65011], None, "does not begin with the neighbour's AS 65010"),
+            ("198.51.100.0/24", vec![], None, "does not begin with the neighbour's AS 65010"),
+            ("198.51.100.0/24", vec![65010], Some("127.0.0.1"), "127.0.0.1 is a loopback address"),
+        ] {
+            let (accepted, before, reason) = import(prefix, Some(as_path), next_hop);
+            assert!(!accepted && before && reason.contains(why), "{prefix}: {reason}");
+        }
+        // To a neighbour nothing of this counts.
+        let route = TestRoute { as_path: Some(vec![65001]), ..TestRoute::default() };
+        let results = run(&route, "127.1.0.0/16", Some("upstream"), None, Some(Direction::Export)).unwrap();
+        assert!(results[0].accepted && !results[0].before_policy);
     }
 
     #[test]

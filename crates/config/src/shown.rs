@@ -1,5 +1,6 @@
 //! A configuration as it may be shown: without its secrets, and without comments, which may have former ones.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +11,18 @@ pub struct ShownConfig {
     pub file: Option<PathBuf>,
     /// Its settings as TOML, with `"********"` in the place of each secret.
     pub text: Arc<str>,
+    /// The text as it was read.
+    pub(crate) whole: Whole,
+}
+
+/// The text of a configuration, which may have secrets. It is not shown.
+#[derive(Clone, Default)]
+pub(crate) struct Whole(pub(crate) Arc<str>);
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Whole(..)")
+    }
 }
 
 impl PartialEq for ShownConfig {
@@ -22,7 +35,7 @@ impl PartialEq for ShownConfig {
 pub const SECRET_KEYS: [&str; 2] = ["secret", "password"];
 
 /// In the place of a secret, whatever its length.
-const HIDDEN: &str = "********";
+pub(crate) const HIDDEN: &str = "********";
 
 /// The settings of a text as TOML, without its secrets and comments.
 ///

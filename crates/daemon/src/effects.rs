@@ -6,6 +6,7 @@ use ribtide_config::{
     ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, OriginateConfig, ProcessConfig, Threads,
     VIRTUAL_ASIC,
 };
+use ribtide_model::SettingEffect;
 use std::collections::BTreeMap;
 
 /// What a reload does for a changed setting.
@@ -53,6 +54,9 @@ const fn restart(name: &'static str, note: &'static str) -> Setting {
     Setting { name, effect: Effect::Restart, note }
 }
 
+/// What becomes of TLS.
+const CERTIFICATE: &str =
+    "the next connections get what the files have now; where TLS comes or goes, the listener is bound again";
 /// Every best path is selected again.
 const SELECTED_AGAIN: &str = "shards select every route again, some thousand at a time; only another best path is advertised, and only other next hops go to the FIB";
 /// Every group is resolved again.
@@ -125,9 +129,10 @@ pub const SETTINGS: &[Setting] = &[
     live("mrt", "the table as a whole: the thread starts; or it ends, and completes the file of updates"),
     live("mrt.table", "a dump under way is dropped, and the next one obeys it"),
     live("mrt.updates", "the present file is completed, and another one begun"),
-    sessions(
+    live(
         "fib",
-        "the table as a whole: every session begins again, because shards register their next hops with a RIB manager from their start",
+        "the table as a whole: dataplanes get every route, and routes whose next hops do not resolve leave neighbours; or dataplanes lose \
+         all, and every next hop counts as reachable",
     ),
     live(
         "fib.kernel",
@@ -157,6 +162,9 @@ pub const SETTINGS: &[Setting] = &[
         "api.token-file",
         "changes over TCP take the new token, or are refused where there is none any more",
     ),
+    live("api.tls-certificate", CERTIFICATE),
+    live("api.tls-key", CERTIFICATE),
+    live("api.tls-client-ca", CERTIFICATE),
     live(
         "bfd.listen",
         "BFD sessions begin again from the new addresses, after AdminDown, which is no failure; BGP sessions last",
@@ -208,13 +216,18 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         (None, None) => {}
         _ => key("fib", false),
     }
-    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts, token_file, token } = api;
+    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts, token_file, token, tls } = api;
     key("api.socket", *socket == old.api.socket);
     key("api.socket-mode", *socket_mode == old.api.socket_mode);
     key("api.socket-group", *socket_group == old.api.socket_group);
     key("api.http", *http == old.api.http);
     key("api.http-hosts", *http_hosts == old.api.http_hosts);
     key("api.token-file", *token_file == old.api.token_file && *token == old.api.token);
+    // A certificate and its key change together.
+    key("api.tls-certificate", *tls == old.api.tls);
+    key("api.tls-key", *tls == old.api.tls);
+    let client_ca = |api: &ApiConfig| Some(api.tls.as_ref()?.client_ca.clone());
+    key("api.tls-client-ca", client_ca(api) == client_ca(&old.api));
     let ProcessConfig { user, seccomp } = process;
     key("process.user", *user == old.process.user);
     key("process.seccomp", *seccomp == old.process.seccomp);
@@ -251,6 +264,16 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         _ => key("bgp", false),
     }
     SETTINGS.iter().filter(|setting| names.contains(&setting.name)).collect()
+}
+
+/// The same for the API.
+pub(crate) fn for_api(old: &Config, new: &Config) -> Vec<SettingEffect> {
+    let of = |setting: &&Setting| SettingEffect {
+        name: setting.name.into(),
+        resets: setting.effect.name().into(),
+        note: setting.note.into(),
+    };
+    changed(old, new).iter().map(of).collect()
 }
 
 fn of_fib(old: &FibConfig, new: &FibConfig, key: &mut impl FnMut(&'static str, bool)) {
@@ -386,7 +409,7 @@ mod tests {
         );
         assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);
         assert_eq!(restarts(old, ""), [""; 0]);
-        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp", "fib"]);
+        assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp"]);
     }
 
     #[test]

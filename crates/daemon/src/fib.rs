@@ -1,8 +1,7 @@
-//! `[fib]` as a whole: the RIB manager begins and ends while BFD and the API go on.
-//!
-//! Shards register their next hops with a RIB manager from their start, so BGP begins again with it.
+//! `[fib]` as a whole: the RIB manager begins and ends while BGP, BFD and the API go on.
 
 use ribtide_api::RouterState;
+use ribtide_bgpd::NotChanged;
 use ribtide_config::{Config, FibConfig, VrfSetup};
 use ribtide_rib::{RibConfig, RibIn, Source};
 use ribtide_ribd::{RibBuilder, RibHandle, RibSetup, VrfsSetup};
@@ -59,6 +58,22 @@ pub(crate) fn begin(
 pub(crate) fn connect_bfd(router: &RouterState) -> Result<(), NoReply> {
     let failures = router.rib.get().map(|rib| rib.failures());
     router.bfd.handle.wait(|bfd| bfd.set_rib(failures))
+}
+
+/// BGP, if it runs, sends the RIB manager its routes from now on. A BGP that begins later connects itself.
+pub(crate) fn connect_bgp(router: &RouterState) -> Result<(), NotChanged> {
+    match (router.bgp.get(), router.rib.get()) {
+        (Some(bgp), Some(rib)) => bgp.connect_rib(&rib),
+        _ => Ok(()),
+    }
+}
+
+/// BGP, if it runs, goes on without the RIB manager.
+pub(crate) fn disconnect_bgp(router: &RouterState) -> Result<(), NotChanged> {
+    match (router.bgp.get(), router.rib.get()) {
+        (Some(bgp), Some(rib)) => bgp.disconnect_rib(&rib),
+        _ => Ok(()),
+    }
 }
 
 /// Ends the RIB manager, which has neither dataplanes nor BGP any more.

@@ -11,7 +11,7 @@ use crate::vrf_numbers::VrfNumbers;
 use ribtide_api::{ApiServer, ListenError, Reload, RouterState, resized};
 use ribtide_bfdd::Changes;
 use ribtide_bgpd::resize::{NotResized, Resized};
-use ribtide_bgpd::session::{HandedOverListeners, Neighbors};
+use ribtide_bgpd::session::Neighbors;
 use ribtide_bgpd::{Bgp, BgpBuilder, NotChanged, check_cpus, decision_options};
 use ribtide_config::{
     self as config, BgpConfig, Config, ConfigError, FibConfig, InterfaceConfig, Threads, VrfSetup,
@@ -164,7 +164,10 @@ impl Reloader {
 
     /// The reload function of the API.
     pub(crate) fn for_api(self: Arc<Self>) -> Reload {
-        Box::new(move || self.reload().map_err(|e| e.to_string()))
+        Reload {
+            apply: Box::new(move || self.reload().map_err(|e| e.to_string())),
+            effects: effects::for_api,
+        }
     }
 
     /// Reads the file again and applies its changes, those that may fail first.
@@ -203,8 +206,15 @@ impl Reloader {
             .begin_fib(&new, &vrfs)
             .and_then(|()| self.add_dataplanes(&mut dataplanes, &new, &vrfs))
             .and_then(|()| self.bind(&new))
-            .and_then(|bound| Ok((bound, self.hand_over(fib_begins || fib_ends, &former, &new)?)));
-        let ((mut builder, bfd), listeners) = match bound {
+            .and_then(|bound| {
+                let changed = match (fib_begins, fib_ends) {
+                    (true, _) if new.bgp.is_some() => fib::connect_bgp(router),
+                    (_, true) => fib::disconnect_bgp(router),
+                    _ => Ok(()),
+                };
+                changed.map_err(NotReloaded::NotChanged).map(|()| bound)
+            });
+        let (builder, bfd) = match bound {
             Ok(bound) => bound,
             Err(e) => {
                 // The former dataplanes most likely run again; the first error counts.
@@ -217,23 +227,12 @@ impl Reloader {
                 return Err(e);
             }
         };
-        let begins_again = fib_begins || fib_ends;
-        if let (true, Some(bgp)) = (begins_again, &former.bgp)
-            && let Err(e) = self.end_bgp(bgp, &new)
-        {
-            drop(listeners);
-            self.listen_again(bgp);
-            return Err(e);
-        }
-        if fib_ends {
+        if fib_begins {
+            fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
+        } else if fib_ends {
             self.remove_other_dataplanes(&mut dataplanes, &new);
             dataplanes.flush();
             fib::end(router).map_err(NotReloaded::NoReply)?;
-        } else if fib_begins {
-            fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
-        }
-        if let (Some(_), Some(bgp)) = (&listeners, &new.bgp) {
-            builder = Some(self.bgp_builder(bgp, listeners)?);
         }
         if let (Some(builder), Some(bgp)) = (builder, &new.bgp) {
             let begun = bgp::begin(router, builder, &new, bgp, &self.run_state, &self.stop);
@@ -255,9 +254,6 @@ impl Reloader {
             }
             (Some(_), Some(bgp), None) => {
                 (None, Neighbors { added: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
-            }
-            (Some(_), Some(bgp), Some(_)) if begins_again => {
-                (None, Neighbors { reset: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
             }
             (Some(running), Some(bgp), Some(_)) => {
                 running.set_cpus(bgp).map_err(NotReloaded::NotChanged)?;
@@ -423,60 +419,16 @@ impl Reloader {
         Ok(())
     }
 
-    /// Binds the addresses of a BGP that begins, unless a former one has handed over its sockets.
-    fn bgp_builder(
-        &self,
-        bgp: &BgpConfig,
-        listeners: Option<HandedOverListeners>,
-    ) -> Result<BgpBuilder, NotReloaded> {
-        let before = self.shards_before.load(Relaxed);
-        let builder = BgpBuilder::after_run(bgp, &self.router.rings, before, listeners);
-        builder.map_err(|e| NotReloaded::Bgp(NotBegun::from(e)))
-    }
-
-    /// Where BGP `begins_again`: has the one that runs bind the addresses of the next one, and takes its sockets. So an address
-    /// that cannot be bound is refused while BGP runs, and no address is unbound in between.
-    fn hand_over(
-        &self,
-        begins_again: bool,
-        former: &Config,
-        new: &Config,
-    ) -> Result<Option<HandedOverListeners>, NotReloaded> {
-        let running = self.router.bgp.get().filter(|_| begins_again);
-        let Some((running, bgp)) = running.zip(new.bgp.clone()) else { return Ok(None) };
-        let handed = running.sessions.wait(move |sessions| sessions.hand_over_listeners(&bgp));
-        let handed = handed.map_err(NotBegun::from).and_then(|handed| Ok(handed.map_err(io::Error::other)?));
-        if handed.is_err() {
-            // They were in force a moment ago.
-            let _ = self.bind_others(former);
-        }
-        handed.map(Some).map_err(NotReloaded::Bgp)
-    }
-
-    /// Has a BGP that did not end bind its addresses again, after it has handed over its sockets.
-    fn listen_again(&self, former: &BgpConfig) {
-        let Some(running) = self.router.bgp.get() else { return };
-        let former = former.clone();
-        let bound = running.sessions.wait(move |sessions| sessions.reconfigure(&former));
-        let why = match bound {
-            Ok(Ok(_)) => return,
-            Ok(Err(why)) => why,
-            Err(e) => e.to_string(),
-        };
-        tracing::error!(target: target::BGP, reason = %why, "BGP goes on and accepts no connections; reload again");
-    }
-
     /// Binds the addresses of a BGP that begins, of the API and of BFD.
     fn bind(&self, new: &Config) -> Result<(Option<BgpBuilder>, Changes), NotReloaded> {
         let builder = match &new.bgp {
-            Some(bgp) if self.router.bgp.get().is_none() => Some(self.bgp_builder(bgp, None)?),
+            Some(bgp) if self.router.bgp.get().is_none() => {
+                let before = self.shards_before.load(Relaxed);
+                let builder = BgpBuilder::after_run(bgp, &self.router.rings, before);
+                Some(builder.map_err(|e| NotReloaded::Bgp(NotBegun::from(e)))?)
+            }
             _ => None,
         };
-        Ok((builder, self.bind_others(new)?))
-    }
-
-    /// Binds the addresses of the API and of BFD.
-    fn bind_others(&self, new: &Config) -> Result<Changes, NotReloaded> {
         if let Some(api) = self.api.get().and_then(Weak::upgrade) {
             api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
         }
@@ -486,7 +438,8 @@ impl Reloader {
             bfd.set_interfaces(&interfaces);
             Ok(changes)
         });
-        changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)
+        let changes = changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
+        Ok((builder, changes))
     }
 
     /// Applies `[rpki]`. Returns whether anything changed.

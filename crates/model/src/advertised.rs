@@ -30,6 +30,10 @@ pub struct AdvertisedRoute {
     /// The path as sent; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<SentPath>,
+    /// Seconds since the best path of the prefix last changed, as `age_seconds` of a path. A session that
+    /// began later got it later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
     /// Sentences: the statements of the export policy, and why nothing is sent; with `prefix`, and with `all` where
     /// nothing is sent. Those of a prefix of which several paths are sent are at the first path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

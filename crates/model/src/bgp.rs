@@ -45,10 +45,45 @@ pub struct BgpSummary {
     /// Interfaces whose neighbours are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_interfaces: Vec<WaitingInterface>,
+    /// The configured groups. The API gives them as `GET /v1/bgp/group-totals`; `ribtide show` puts them in here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupTotal>>,
     /// The neighbours. The API gives them as pages of `GET /v1/bgp/neighbors`; `ribtide show` puts them in here, also
     /// where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub neighbors: Option<Vec<Neighbor>>,
+}
+
+/// `GET /v1/bgp/group-totals`: the neighbours of each configured group together, in the order of names.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct GroupTotals {
+    /// The groups that have neighbours.
+    pub groups: Vec<GroupTotal>,
+}
+
+/// The neighbours of a configured group together.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GroupTotal {
+    /// Its name.
+    pub group: String,
+    /// Its neighbours.
+    pub neighbors: u64,
+    /// Of these, with a session.
+    pub established: u64,
+    /// How often their sessions were lost.
+    pub flaps: u64,
+    /// Paths accepted by import, of all sessions.
+    pub accepted: PerFamilyCount,
+    /// Of these, best paths in force.
+    pub active: PerFamilyCount,
+    /// Prefixes advertised, once for each session.
+    pub advertised: PerFamilyCount,
+    /// Messages received in the present sessions.
+    pub messages_received: u64,
+    /// Messages sent in them.
+    pub messages_sent: u64,
+    /// Bytes that wait in their write queues.
+    pub queued_bytes: u64,
 }
 
 /// An interface whose neighbour is not known.
@@ -352,6 +387,11 @@ pub struct Messages {
 }
 
 impl Messages {
+    /// Messages of all types.
+    pub fn total(&self) -> u64 {
+        self.kinds().iter().map(|(_, n)| n).sum()
+    }
+
     /// Each type with its name.
     pub fn kinds(&self) -> [(&'static str, u64); 5] {
         [
@@ -369,6 +409,12 @@ impl Messages {
 pub struct WriteQueue {
     /// Waiting bytes.
     pub bytes: u64,
+    /// The most bytes that waited in this session.
+    #[serde(default)]
+    pub peak_bytes: u64,
+    /// The bytes beyond which its update group continues without it.
+    #[serde(default)]
+    pub bound_bytes: u64,
     /// How often TCP accepted less than all bytes.
     pub blocks: u64,
     /// Whether it is full, so that its update group continues without it.

@@ -28,12 +28,16 @@ pub struct ExplainStage {
     pub state: StageState,
     /// Details, a line each.
     pub messages: Vec<String>,
+    /// Seconds since the route came here, or into this state: of BGP since the best path last changed, of the RIB manager and
+    /// of dataplanes since the route was last sent, or since a dataplane first refused it. Absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
 }
 
 impl ExplainStage {
     /// A stage with these details.
     pub fn new(stage: impl Into<String>, state: StageState, messages: Vec<String>) -> ExplainStage {
-        ExplainStage { stage: stage.into(), state, messages }
+        ExplainStage { stage: stage.into(), state, messages, seconds: None }
     }
 }
 

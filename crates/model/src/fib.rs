@@ -32,6 +32,10 @@ pub struct FibRoute {
     pub group: Option<u32>,
     /// The content of the group: [`BLACKHOLE`], [`UNRESOLVED`], or a [`FibNextHop`] each.
     pub hops: Vec<String>,
+    /// Seconds since the route was last changed in the FIB: exact for some minutes, later to about a fiftieth of the age. A
+    /// change of its group alone is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
     /// Its state in each dataplane: `kernel: installed`, ….
     pub dataplanes: Vec<DataplaneState>,
 }

@@ -4,7 +4,7 @@ use super::PerFamilyCount;
 use super::ZonedAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// `GET /v1/routes`: a page.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,9 @@ pub struct Route {
     /// The aggregates for which its best path is not advertised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suppressed_by: Vec<String>,
+    /// How the next hops of its paths resolve, with `detail`, if routes are installed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resolution: Vec<super::TrackedNextHop>,
     /// Its next-hop groups, if routes are installed; only in the reply about a single prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<RouteGroups>,
@@ -107,9 +110,22 @@ pub enum Forwarding {
 pub struct Path {
     /// The peer that sent it; 0.0.0.0 for a path that this router originates.
     pub neighbor: ZonedAddress,
+    /// Its AS; absent for a path that this router originates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbor_asn: Option<u32>,
+    /// Its BGP identifier; absent for a path that this router originates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbor_router_id: Option<Ipv4Addr>,
+    /// The kind of its session, such as `external` or `internal`; absent for a path that this router originates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbor_kind: Option<String>,
     /// Its path identifier, in a session that has them (RFC 7911).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<u32>,
+    /// Seconds since it last changed: exact for three hours, later up to 512 too many. Absent while it is the only
+    /// path and waits for confirmation by dataplanes; counted from the confirmation then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
     /// The source of a path that this router originates: `network`, `connected`, `static`, `kernel`, `API`
     /// or `aggregate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,6 +143,12 @@ pub struct Path {
     pub forwarding: Option<Forwarding>,
     /// Its next hop; unspecified for a path that this router originates.
     pub next_hop: ZonedAddress,
+    /// The link-local next hop beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_local: Option<Ipv6Addr>,
+    /// The interior cost to its next hop; absent if that is not reachable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub igp_cost: Option<u32>,
     /// Its AS path, as text.
     pub as_path: String,
     /// `igp`, `egp` or `incomplete`.
@@ -152,6 +174,21 @@ pub struct Path {
     /// Extended communities (RFC 4360).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extended_communities: Vec<String>,
+    /// AGGREGATOR: `65001 192.0.2.1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregator: Option<String>,
+    /// ORIGINATOR_ID (RFC 4456).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub originator_id: Option<Ipv4Addr>,
+    /// CLUSTER_LIST (RFC 4456).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_list: Vec<Ipv4Addr>,
+    /// ONLY_TO_CUSTOMER (RFC 9234).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_to_customer: Option<u32>,
+    /// The codes of further attributes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_attributes: Vec<u8>,
 }
 
 /// `GET /v1/routes/summary`: how many routes there are, and where.
@@ -160,7 +197,7 @@ pub struct RouteSummary {
     /// The local AS.
     pub asn: u32,
     /// The local BGP identifier.
-    pub router_id: std::net::Ipv4Addr,
+    pub router_id: Ipv4Addr,
     /// The BGP routes of all shards.
     pub bgp: RouteCounts,
     /// The table of the default VRF, if routes are installed.

@@ -165,6 +165,10 @@ pub struct ReceivedRoute {
     pub accepted: bool,
     /// The statement that decided, and why.
     pub decision: String,
+    /// Seconds since the accepted path last changed, as `age_seconds` of a path. No time is kept of a rejected
+    /// route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
     /// The validation state, with origin validation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,

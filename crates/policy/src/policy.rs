@@ -278,13 +278,29 @@ impl Policy {
     /// The result for a route, with a sentence for each tried statement: whether it held, the
     /// reason, and its action.
     pub fn explain(&self, route: &Route<'_>, prefix: AnyPrefix) -> (Option<Changes>, Vec<String>) {
-        let mut sentences = Vec::new();
+        let (changes, sentences, _) = self.explain_changes(route, prefix);
+        (changes, sentences)
+    }
+
+    /// The same, and which of the sentences are of statements whose actions were applied: their places.
+    pub fn explain_changes(
+        &self,
+        route: &Route<'_>,
+        prefix: AnyPrefix,
+    ) -> (Option<Changes>, Vec<String>, Vec<usize>) {
+        let (mut sentences, mut applied) = (Vec::new(), Vec::new());
         let holds = |test| match prefix {
             AnyPrefix::V4(prefix) => Some(self.holds(test, route, prefix)),
             AnyPrefix::V6(prefix) => Some(self.holds(test, route, prefix)),
         };
-        let changes = self.run(route, holds, |event| sentences.push(event.to_string())).flatten();
-        (changes, sentences)
+        let report = |event: Event<'_>| {
+            if matches!(event, Event::Held { statement, .. } if !statement.actions.is_empty()) {
+                applied.push(sentences.len());
+            }
+            sentences.push(event.to_string());
+        };
+        let changes = self.run(route, holds, report).flatten();
+        (changes, sentences, applied)
     }
 
     /// The result of a test on the prefix: of the set of this number, or of [`validity_test`] or [`path_test`].

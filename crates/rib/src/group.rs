@@ -152,6 +152,10 @@ pub(crate) struct Group {
     pub(crate) content: Option<FibGroup>,
     /// The highest level of its counted targets; 0 when none is resolved.
     pub(crate) level: u8,
+    /// The least cost of its counted targets; 0 when none is resolved.
+    pub(crate) cost: u32,
+    /// Whether any of these is [partial](crate::target::Resolution::partial).
+    pub(crate) partial: bool,
     /// Targets that do not count, because their answers come from this group itself; see
     /// [`crate::circle`].
     pub(crate) dropped: Vec<u32>,
@@ -227,6 +231,8 @@ impl Groups {
             installed: 0,
             content: None,
             level: 0,
+            cost: 0,
+            partial: false,
             dropped: Vec::new(),
             dropping: Vec::new(),
             stamp: 0,

@@ -5,6 +5,7 @@
 //! then read [`Rib`], one VRF, and [`Vrfs`], all of them.
 #![forbid(unsafe_code)]
 
+mod batch_times;
 mod cache;
 mod circle;
 mod confirmations;

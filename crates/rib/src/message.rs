@@ -195,7 +195,7 @@ pub struct RouteSet {
     pub track: Option<Track>,
     /// Administrative distance: the lowest wins. 255 is never used.
     pub distance: u8,
-    /// Among equal distances the lowest wins.
+    /// Among equal distances the lowest wins. Of a route of BGP it is the accumulated IGP metric, at least 1; 0: it has none.
     pub metric: u32,
     /// Whether gateways may resolve through routes that are not connected: internal BGP, multihop external BGP,
     /// static. A gateway that may not recurse must be on a connected subnet.
@@ -345,14 +345,19 @@ pub struct RibOut {
 pub enum Reachability {
     /// With the interior cost of RFC 4271 section 9.1.2.2 e.
     Reachable {
-        /// Metric of the resolving route; 0 when it is connected.
+        /// Metric of the resolving route; 0 when it is connected. For a route of BGP, its accumulated IGP metric and the
+        /// cost of its own next hop (RFC 7311 section 4.2).
         cost: u32,
+        /// Whether a route of BGP without an accumulated IGP metric is on the way, so that the cost is of a part of it.
+        partial: bool,
     },
     /// The same, for a next hop with an `exclude`, while that prefix's route has no other next hop:
     /// the answer depends on that route, so it may not resolve together with others.
     ReachableAlone {
         /// As above.
         cost: u32,
+        /// As above.
+        partial: bool,
     },
     /// No usable route resolves it.
     Unreachable,
@@ -362,7 +367,7 @@ impl Reachability {
     /// The interior cost, where it is reachable.
     pub fn cost(self) -> Option<u32> {
         match self {
-            Reachability::Reachable { cost } | Reachability::ReachableAlone { cost } => Some(cost),
+            Reachability::Reachable { cost, .. } | Reachability::ReachableAlone { cost, .. } => Some(cost),
             Reachability::Unreachable => None,
         }
     }

@@ -29,9 +29,7 @@ use crate::message::{
 };
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
-use crate::target::{
-    Assumed, MAX_LEVEL, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local,
-};
+use crate::target::{Assumed, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local};
 use crate::tracking::Tracking;
 use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{Afi, AnyPrefix, Family, Map, Prefix, V4, V6};
@@ -527,7 +525,7 @@ impl Resolver {
                 Outcome::Hops(vec![FibHop { gateway, interface, weight: OWN_WEIGHT, onlink }])
             }
         };
-        Resolution { outcome, via: None, cost: 0, level: 1 }
+        Resolution { outcome, via: None, cost: 0, partial: false, level: 1 }
     }
 
     /// Answers a target with the most specific route that holds the address and resolves.
@@ -565,7 +563,13 @@ impl Resolver {
                             let (gateway, weight) = (Some(address), OWN_WEIGHT);
                             let hop = FibHop { gateway, interface, weight, onlink: false };
                             let outcome = Outcome::Hops(vec![hop]);
-                            return LookupResult::Resolution(Resolution { outcome, via, cost: 0, level: 1 });
+                            return LookupResult::Resolution(Resolution {
+                                outcome,
+                                via,
+                                cost: 0,
+                                partial: false,
+                                level: 1,
+                            });
                         }
                         None => why = UnresolvedReason::OtherInterface,
                     }
@@ -587,8 +591,8 @@ impl Resolver {
                     }
                     GroupStatus::Unsettled => return LookupResult::Blocked(consulted.group),
                 }
-                let Group { content, level, .. } = &self.groups.store[consulted.group];
-                let Some(content) = content else {
+                let group = &self.groups.store[consulted.group];
+                let Some(content) = &group.content else {
                     why = UnresolvedReason::NoneResolves;
                     continue;
                 };
@@ -598,8 +602,9 @@ impl Resolver {
                 }
                 match self.through(content, address, target.interface) {
                     Some(outcome) => {
-                        let found = Resolution { outcome, via, cost: candidate.metric, level: 1 };
-                        return LookupResult::Resolution(one_deeper(found, *level));
+                        return LookupResult::Resolution(Resolution::through(
+                            outcome, via, &candidate, group,
+                        ));
                     }
                     // The prefix itself forwards elsewhere, so the walk continues at the covering
                     // one.
@@ -629,10 +634,10 @@ impl Resolver {
         let via = Some(prefix.any());
         let mut why = UnresolvedReason::NoRoute;
         for candidate in tables.get::<F>().of(prefix).filter(|_| target.exclude != via) {
-            let found =
-                Resolution { outcome: Outcome::Hops(Vec::new()), via, cost: candidate.metric, level: 1 };
+            let outcome = Outcome::Hops(Vec::new());
             if candidate.protocol == Protocol::Connected {
-                return LookupResult::Resolution(found);
+                let cost = candidate.metric;
+                return LookupResult::Resolution(Resolution { outcome, via, cost, partial: false, level: 1 });
             }
             let consulted = self.consulted(&candidate, prefix.any(), target.assumed);
             why = match status_of(self, consulted) {
@@ -641,7 +646,8 @@ impl Resolver {
                 GroupStatus::Unsettled => return LookupResult::Blocked(consulted.group),
             };
             if why == UnresolvedReason::NoneResolves && self.is_resolved(consulted.group) {
-                return LookupResult::Resolution(one_deeper(found, self.groups.store[consulted.group].level));
+                let group = &self.groups.store[consulted.group];
+                return LookupResult::Resolution(Resolution::through(outcome, via, &candidate, group));
             }
         }
         LookupResult::Resolution(Resolution::unresolved(why, None))
@@ -683,9 +689,9 @@ impl Resolver {
         let counts = |node: &&u32| !group.dropped.contains(node);
         let mut resolutions = group.targets.iter().filter(counts).map(|node| &self.nodes[*node]);
         group.moved |= resolutions.any(|node| node.changed);
-        let level = self.level(id);
+        let (level, cost, partial) = self.way(id);
         let group = &mut self.groups.store[id];
-        group.level = level;
+        (group.level, group.cost, group.partial) = (level, cost, partial);
         group.moved
     }
 
@@ -701,26 +707,28 @@ impl Resolver {
         targets.iter().copied().filter(|node| self.nodes[*node].dropped_from.iter().any(same)).collect()
     }
 
-    /// The highest level among the targets that form a group's content.
-    fn level(&self, id: u32) -> u8 {
+    /// Of the targets that form a group's content: the highest level, the least cost, and whether any is partial.
+    fn way(&self, id: u32) -> (u8, u32, bool) {
         let Group { key, targets, dropped, .. } = &self.groups.store[id];
-        let highest = |targets: &[u32]| {
-            let resolutions =
-                targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale);
-            let resolutions = resolutions.map(|node| &self.nodes[*node].resolution);
-            let to_hops =
-                resolutions.clone().filter(|resolution| matches!(resolution.outcome, Outcome::Hops(_)));
-            let drops = resolutions.filter(|resolution| resolution.outcome == Outcome::Blackhole);
-            to_hops
-                .map(|resolution| resolution.level)
-                .max()
-                .or_else(|| drops.map(|resolution| resolution.level).max())
+        let of = |targets: &[u32]| {
+            let (mut to_hops, mut drops) = (None, None);
+            for node in targets.iter().filter(|node| !dropped.contains(node) && !self.nodes[**node].stale) {
+                let Resolution { outcome, cost, partial, level, .. } = &self.nodes[*node].resolution;
+                let way = match outcome {
+                    Outcome::Hops(_) => &mut to_hops,
+                    Outcome::Blackhole => &mut drops,
+                    Outcome::Unresolved(_) => continue,
+                };
+                let (highest, least, any) = way.unwrap_or((*level, *cost, *partial));
+                *way = Some((highest.max(*level), least.min(*cost), any || *partial));
+            }
+            to_hops.or(drops)
         };
         if key.next_hops == NextHops::Blackhole {
-            return 0;
+            return (0, 0, false);
         }
         let (members, rest) = targets.split_at(key.hops().len());
-        highest(members).or_else(|| highest(&rest[..key.backup.len()])).unwrap_or(0)
+        of(members).or_else(|| of(&rest[..key.backup.len()])).unwrap_or((0, 0, false))
     }
 
     /// Assembles a group's content from its targets' answers, if one of them changed.
@@ -896,7 +904,7 @@ impl Resolver {
         let nodes = &self.nodes;
         let state = |node: u32| match &nodes[node].resolution {
             Resolution { outcome: Outcome::Unresolved(_), .. } => Reachability::Unreachable,
-            Resolution { cost, .. } => Reachability::Reachable { cost: *cost },
+            Resolution { cost, partial, .. } => Reachability::Reachable { cost: *cost, partial: *partial },
         };
         let groups = &self.groups;
         self.tracking.notify(
@@ -970,14 +978,6 @@ fn bgp_prefixes(nodes: &Store<Node>, groups: &Groups, node: u32) -> Vec<AnyPrefi
     }
     found.truncate(MAX_ASSUMED);
     found
-}
-
-/// An answer through a group of this level; too deep at [`MAX_LEVEL`].
-fn one_deeper(resolution: Resolution, level: u8) -> Resolution {
-    match level < MAX_LEVEL {
-        true => Resolution { level: level + 1, ..resolution },
-        false => Resolution::unresolved(UnresolvedReason::TooDeep, resolution.via),
-    }
 }
 
 /// Whether the address is the directed broadcast of a connected subnet (RFC 1122 section 3.2.1.3): no host has it, and the

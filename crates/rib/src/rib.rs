@@ -1,5 +1,6 @@
 //! The RIB manager of one VRF: a batch of events in, effects out.
 
+use crate::batch_times::BatchTimes;
 use crate::cache::CacheMode;
 use crate::confirmations::Confirm;
 use crate::dataplane::{Dataplane, Dataplanes, Kind, PAGE, Prefixes, Replay};
@@ -41,6 +42,7 @@ pub struct Rib {
     redistribution: Redistributor,
     /// The time of [`Rib::set_time`].
     now: u64,
+    pub(crate) times: BatchTimes,
     /// Sources that the end of a replay still waits for.
     awaited: Vec<Source>,
     /// Number of the latest batch, of this VRF or another.
@@ -60,6 +62,7 @@ impl Rib {
             route_maps: Arc::new(NoRouteMaps),
             redistribution: Redistributor::default(),
             now: 0,
+            times: BatchTimes::default(),
             awaited: config.initial_sources.clone(),
             seq: 0,
             vrf: config.vrf,
@@ -85,6 +88,11 @@ impl Rib {
     /// Urgent operations wait for no more than one turn.
     pub fn has_more(&self) -> bool {
         self.tables.v4.is_scanning() || self.tables.v6.is_scanning()
+    }
+
+    /// Whether every source has announced its initial routes, and every group of them resolves.
+    pub fn is_resolved(&self) -> bool {
+        self.awaited.is_empty() && !self.resolver.has_unresolved()
     }
 
     /// When the next delayed notification to BGP is due, in the time of [`Rib::set_time`]; a
@@ -352,7 +360,7 @@ impl Rib {
     /// Selects changed prefixes again and makes the batch that updates the FIB.
     fn update_fib(&mut self, out: &mut RibOut) {
         let any_lagging = self.is_any_lagging();
-        let Rib { tables, resolver, confirm, vrf, dataplanes, now, redistribution, .. } = self;
+        let Rib { tables, resolver, confirm, vrf, dataplanes, now, times, redistribution, .. } = self;
         let mut before: Families<Before> = Families::default();
         let removed = resolver.groups.removed();
         let mut fib = FibBatch { seq: self.seq + 1, vrf: *vrf, ..FibBatch::default() };
@@ -366,6 +374,7 @@ impl Rib {
         resolver.finish(fib.seq, *now, &mut fib.groups, &mut fib.after, out);
         if !fib.is_empty() {
             self.seq = fib.seq;
+            times.note(fib.seq, *now);
             for (id, dataplane) in dataplanes.iter_mut().filter(|(_, d)| !matches!(d.replay, Replay::New)) {
                 if dataplane.dirty.is_some() {
                     let groups = &resolver.groups.store;

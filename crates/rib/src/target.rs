@@ -1,7 +1,9 @@
 //! The query of one next hop to the table, and its answer; "query" in
 //! `docs/adr/0020-next-hop-resolution.md`.
 
-use crate::message::{FibHop, IfIndex, ReceivedHop, Track, TrackedNextHop};
+use crate::group::Group;
+use crate::message::{FibHop, IfIndex, ReceivedHop, Source, Track, TrackedNextHop};
+use crate::table::Candidate;
 use ribtide_prefix::AnyPrefix;
 use std::fmt;
 use std::net::IpAddr;
@@ -111,15 +113,39 @@ pub(crate) struct Resolution {
     pub(crate) outcome: Outcome,
     /// The route that answered; less specific ones were not visited.
     pub(crate) via: Option<AnyPrefix>,
-    /// That route's metric.
+    /// That route's metric; of a route of BGP, with the cost of its next hops.
     pub(crate) cost: u32,
+    /// Whether a route of BGP without an accumulated IGP metric is on the way.
+    pub(crate) partial: bool,
     /// Look-ups in the longest chain of the answer: 1 to [`MAX_LEVEL`].
     pub(crate) level: u8,
 }
 
 impl Resolution {
     pub(crate) fn unresolved(why: UnresolvedReason, via: Option<AnyPrefix>) -> Resolution {
-        Resolution { outcome: Outcome::Unresolved(why), via, cost: 0, level: 1 }
+        Resolution { outcome: Outcome::Unresolved(why), via, cost: 0, partial: false, level: 1 }
+    }
+
+    /// The answer through a candidate with this group; too deep at [`MAX_LEVEL`].
+    ///
+    /// The cost of a route of BGP is its accumulated IGP metric and the cost of its own next hops (RFC 7311 section 4.2); of
+    /// another route it is the metric.
+    pub(crate) fn through(
+        outcome: Outcome,
+        via: Option<AnyPrefix>,
+        candidate: &Candidate,
+        group: &Group,
+    ) -> Resolution {
+        if group.level >= MAX_LEVEL {
+            return Resolution::unresolved(UnresolvedReason::TooDeep, via);
+        }
+        let (cost, partial) = match candidate.protocol.source() {
+            Source::Bgp => {
+                (candidate.metric.saturating_add(group.cost), candidate.metric == 0 || group.partial)
+            }
+            _ => (candidate.metric, group.partial),
+        };
+        Resolution { outcome, via, cost, partial, level: group.level + 1 }
     }
 }
 

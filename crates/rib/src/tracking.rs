@@ -168,8 +168,10 @@ impl Tracking {
             }
             let Some(entry) = self.entries.get_mut(&next_hop) else { continue };
             let state = match (state(entry.node), next_hop.exclude) {
-                (Reachability::Reachable { cost }, Some(own)) if depends(entry.node).contains(&own) => {
-                    Reachability::ReachableAlone { cost }
+                (Reachability::Reachable { cost, partial }, Some(own))
+                    if depends(entry.node).contains(&own) =>
+                {
+                    Reachability::ReachableAlone { cost, partial }
                 }
                 (state, _) => state,
             };
@@ -325,7 +327,7 @@ mod tests {
     use super::*;
     use crate::message::{ReceivedHop, Track};
 
-    const GOOD: Reachability = Reachability::Reachable { cost: 0 };
+    const GOOD: Reachability = Reachability::Reachable { cost: 0, partial: false };
     const BAD: Reachability = Reachability::Unreachable;
 
     fn next_hop() -> TrackedNextHop {
@@ -476,7 +478,8 @@ mod tests {
         tracking.register(next_hop(), 1);
         let mut notified_at = Vec::new();
         for now in 0..1000u64 {
-            let state = if now % 2 == 0 { Reachability::Reachable { cost: now as u32 } } else { BAD };
+            let state =
+                if now % 2 == 0 { Reachability::Reachable { cost: now as u32, partial: false } } else { BAD };
             if answer_through_bgp(&mut tracking, now, state) == [BAD] {
                 notified_at.push(now);
             }

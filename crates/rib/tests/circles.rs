@@ -75,8 +75,8 @@ fn two_routes_each_by_the_other_resolve_by_a_less_specific_one() {
         expect(&b, "20.0.1.0/24", &[1]);
         expect(&b, "30.0.0.0/24", &[1]);
         assert!(
-            notified.len() <= 4,
-            "each at most when it is registered and when it becomes reachable: {notified:?}"
+            notified.len() <= 6,
+            "each at most when it is registered, when it becomes reachable, and when that is through BGP: {notified:?}"
         );
         b.handle(vec![withdraw("0.0.0.0/0", Source::Static)]);
         b.expect_why("20.0.1.0/24", UnresolvedReason::Circle);
@@ -156,7 +156,7 @@ fn on_link_and_recursive_next_hops_have_answers_of_their_own() {
         ])
         .next_hops;
     notified.sort_by_key(|(next_hop, _)| *next_hop);
-    let reachable = Reachability::Reachable { cost: 0 };
+    let reachable = Reachability::Reachable { cost: 0, partial: false };
     let expected = [
         (on_link("10.0.1.1"), Reachability::Unreachable),
         (recursive("10.0.1.1"), Reachability::Unreachable),

@@ -312,7 +312,7 @@ fn drain(rib: &mut Rib, first: &mut Model, second: &mut Model, model: &mut Datap
 /// know.
 fn with_others(state: Reachability) -> Reachability {
     match state {
-        Reachability::ReachableAlone { cost } => Reachability::Reachable { cost },
+        Reachability::ReachableAlone { cost, partial } => Reachability::Reachable { cost, partial },
         state => state,
     }
 }

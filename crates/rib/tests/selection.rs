@@ -182,11 +182,46 @@ fn a_sorted_read_gives_every_route_once_in_order() {
     assert!(read.is_sorted());
 }
 
+/// RFC 7311 sections 3.4.3 and 4.2: a route of BGP by which a next hop resolves counts with its metric and the cost of its own
+/// next hop, and one without a metric hides a part of the way.
+#[test]
+fn cost_through_routes_of_bgp_is_their_metric_and_the_cost_of_their_next_hops() {
+    let mut b = bench(vec![]);
+    let with = |prefix: &str, protocol: Protocol, metric: u32, gateway: &str| {
+        let set = RouteSet { metric, ..set(protocol, &[ReceivedHop::gateway(ip(gateway))]) };
+        route(pfx(prefix), protocol.source(), Some(set))
+    };
+    let told = |out: &RibOut, next_hop: &str| {
+        out.next_hops.iter().rev().find(|(of, _)| *of == recursive(next_hop)).map(|(_, state)| *state)
+    };
+    let reachable = |cost, partial| Some(Reachability::Reachable { cost, partial });
+    // 10.9.9.9 is 50 away; the first route of BGP has a metric of 40, the second of 7.
+    let out = b.handle(vec![
+        interface(1, true, &["192.0.2.9/24"]),
+        RibIn::Track(vec![recursive("10.7.7.7"), recursive("10.8.8.8")]),
+        with("10.9.9.0/24", Protocol::Static, 50, "192.0.2.1"),
+        with("10.8.8.0/24", Protocol::BgpInternal, 40, "10.9.9.9"),
+        with("10.7.7.0/24", Protocol::BgpInternal, 7, "10.8.8.8"),
+    ]);
+    assert_eq!(told(&out, "10.8.8.8"), reachable(90, false));
+    assert_eq!(told(&out, "10.7.7.7"), reachable(97, false));
+    // Only a metric changes.
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, 45, "10.9.9.9")]);
+    assert_eq!(told(&out, "10.7.7.7"), reachable(102, false));
+    let out = b.handle(vec![with("10.9.9.0/24", Protocol::Static, 60, "192.0.2.1")]);
+    assert_eq!(told(&out, "10.7.7.7"), reachable(112, false));
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, 0, "10.9.9.9")]);
+    assert_eq!(told(&out, "10.8.8.8"), reachable(60, true));
+    assert_eq!(told(&out, "10.7.7.7"), reachable(67, true));
+    let out = b.handle(vec![with("10.8.8.0/24", Protocol::BgpInternal, u32::MAX, "10.9.9.9")]);
+    assert_eq!(told(&out, "10.7.7.7"), reachable(u32::MAX, false), "it does not wrap");
+}
+
 #[test]
 fn tracked_next_hops_are_notified_once_and_then_on_change() {
     let mut b = bench(vec![]);
     let track = |text: &str| RibIn::Track(vec![recursive(text)]);
-    let reachable = |cost| Reachability::Reachable { cost };
+    let reachable = |cost| Reachability::Reachable { cost, partial: false };
     let out = b.handle(vec![track("10.0.0.2"), track("192.0.2.1")]);
     assert_eq!(
         out.next_hops,

@@ -245,7 +245,7 @@ mod tests {
         let (mut channels, shard) = one_shard();
         channels.confirmed(FeedFence { announcer: 7, seq: 1 });
         channels.send();
-        channels.next_hop(next_hop(1), NextHopState::Reachable { cost: 5 });
+        channels.next_hop(next_hop(1), NextHopState::Reachable { cost: 5, partial: false });
         channels.next_hop(next_hop(2), NextHopState::Unreachable);
         channels.send();
         channels.next_hop(next_hop(1), NextHopState::Unreachable);

@@ -697,8 +697,10 @@ impl RibStage {
         }
         for (next_hop, state) in out.next_hops {
             let state = match state {
-                Reachability::Reachable { cost } => NextHopState::Reachable { cost },
-                Reachability::ReachableAlone { cost } => NextHopState::ReachableAlone { cost },
+                Reachability::Reachable { cost, partial } => NextHopState::Reachable { cost, partial },
+                Reachability::ReachableAlone { cost, partial } => {
+                    NextHopState::ReachableAlone { cost, partial }
+                }
                 Reachability::Unreachable => NextHopState::Unreachable,
             };
             self.shards.next_hop(next_hop, state);

@@ -171,7 +171,7 @@ fn shards(text: &str) -> Result<ShardCount, String> {
 
 /// Runs `ribtide config`.
 pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
-    let client = Client::new(&output.socket);
+    let client = Client::of(output)?;
     match what {
         Config::Bgp(ConfigBgp::Shards { number }) => {
             let request = Resize { shards: *number };
@@ -198,7 +198,7 @@ pub(crate) fn config(what: &Config, output: &Output) -> Result<(), String> {
 
 /// Runs `ribtide reload`.
 pub(crate) fn reload(output: &Output) -> Result<(), String> {
-    print(output, &Client::new(&output.socket).post::<_, Reloaded>("/v1/reload", &serde_json::Map::new())?)
+    print(output, &Client::of(output)?.post::<_, Reloaded>("/v1/reload", &serde_json::Map::new())?)
 }
 
 fn print<T: Serialize + Display>(output: &Output, reply: &T) -> Result<(), String> {

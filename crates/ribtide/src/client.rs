@@ -1,20 +1,32 @@
 //! The client of the running router's API over its Unix socket.
 
+use crate::remote::{Connection, Remote};
+use crate::show::Output;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use ribtide_model::ApiError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
+/// Where a router is.
+#[derive(Clone, Debug)]
+enum Place {
+    /// On this host, at its Unix socket.
+    Unix(PathBuf),
+    /// At an address.
+    Remote(Box<Remote>),
+}
+
 /// A client; it connects for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
-    socket: PathBuf,
+    place: Place,
     /// How long it waits for an answer; without a bound by default.
     within: Option<Duration>,
 }
@@ -22,7 +34,17 @@ pub(crate) struct Client {
 impl Client {
     /// A client of the router at `socket`.
     pub(crate) fn new(socket: impl Into<PathBuf>) -> Client {
-        Client { socket: socket.into(), within: None }
+        Client { place: Place::Unix(socket.into()), within: None }
+    }
+
+    /// A client of the router that a command is about.
+    ///
+    /// # Errors
+    /// What is wrong with its address.
+    pub(crate) fn of(output: &Output) -> Result<Client, String> {
+        let Some(api) = &output.api else { return Ok(Client::new(&output.socket)) };
+        let remote = Remote::new(api, output.ca.as_deref(), output.token_file.as_deref())?;
+        Ok(Client { place: Place::Remote(Box::new(remote)), within: None })
     }
 
     /// The same client, which waits at most so long for an answer.
@@ -32,7 +54,10 @@ impl Client {
 
     /// Whether a router listens at the socket.
     pub(crate) fn is_there(&self) -> bool {
-        std::os::unix::net::UnixStream::connect(&self.socket).is_ok()
+        match &self.place {
+            Place::Unix(socket) => std::os::unix::net::UnixStream::connect(socket).is_ok(),
+            Place::Remote(remote) => std::net::TcpStream::connect(&remote.authority).is_ok(),
+        }
     }
 
     /// `GET path`.
@@ -78,33 +103,92 @@ impl Client {
         Ok(bytes)
     }
 
+    /// `GET path`, whose response has no end: `take` gets its parts as they come, until it breaks off or the router does.
+    pub(crate) fn follow(
+        &self,
+        path: &str,
+        mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), String> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        runtime.block_on(async {
+            let response = self.request(Method::GET, path, Bytes::new()).await?;
+            let status = response.status();
+            let mut body = response.into_body();
+            if !status.is_success() {
+                let bytes = body.collect().await.map_err(|e| e.to_string())?.to_bytes();
+                let error: Result<ApiError, _> = serde_json::from_slice(&bytes);
+                return Err(error.map_or_else(|_| format!("the router replied {status}"), |e| e.error));
+            }
+            while let Some(frame) = body.frame().await {
+                let ended = |e| format!("the router closed the connection: {e}");
+                if let Ok(data) = frame.map_err(ended)?.into_data()
+                    && take(&data).is_break()
+                {
+                    return Ok(());
+                }
+            }
+            Err("the router closed the connection; begin again".into())
+        })
+    }
+
     async fn exchange(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<(hyper::StatusCode, Bytes), String> {
-        let at = self.socket.display();
-        let stream = UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
+        let response = self.request(method, path, body).await?;
+        let status = response.status();
+        let lost = |e| format!("the router at {} closed the connection: {e}", self.at());
+        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
+        Ok((status, bytes))
+    }
+
+    /// The head of the response.
+    async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, String> {
+        let at = self.at();
+        let stream = self.connect().await?;
+        let lost = |e: hyper::Error| format!("the router at {at} closed the connection: {e}");
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        tokio::spawn(connection);
+        let (host, authorization) = match &self.place {
+            Place::Unix(_) => ("ribtide", None),
+            Place::Remote(remote) => (remote.authority.as_str(), remote.authorization.as_deref()),
+        };
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", host)
+            .header("content-type", "application/json");
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request = request.body(Full::new(body)).map_err(|e| e.to_string())?;
+        sender.send_request(request).await.map_err(lost)
+    }
+
+    /// Where the router is, for messages.
+    fn at(&self) -> String {
+        match &self.place {
+            Place::Unix(socket) => socket.display().to_string(),
+            Place::Remote(remote) => remote.authority.clone(),
+        }
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Connection>, String> {
+        let socket = match &self.place {
+            Place::Unix(socket) => socket,
+            Place::Remote(remote) => return remote.connect().await,
+        };
+        let at = socket.display();
+        let stream = UnixStream::connect(socket).await.map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
                 format!("no router answers at {at}; start one with `ribtide run -c FILE`, or give its socket with --socket")
             }
             _ => format!("cannot connect to the router at {at}: {e}"),
         })?;
-        let lost = |e: hyper::Error| format!("the router at {at} closed the connection: {e}");
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "ribtide")
-            .header("content-type", "application/json")
-            .body(Full::new(body))
-            .map_err(|e| e.to_string())?;
-        let response = sender.send_request(request).await.map_err(lost)?;
-        let status = response.status();
-        let bytes = response.into_body().collect().await.map_err(lost)?.to_bytes();
-        Ok((status, bytes))
+        Ok(Box::new(stream))
     }
 }

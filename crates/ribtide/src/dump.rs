@@ -34,7 +34,7 @@ pub(crate) fn run(what: &Dump, output: &Output) -> Result<(), String> {
     let mut name = file.clone().into_os_string();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
-    let dumped = table(&Client::new(&output.socket), &temporary).and_then(|last| {
+    let dumped = table(&Client::of(output)?, &temporary).and_then(|last| {
         fs::rename(&temporary, file).map_err(|e| format!("{} cannot be named: {e}", file.display()))?;
         Ok(last)
     });

@@ -9,7 +9,8 @@ pub(crate) enum Exit {
     Done = 0,
     /// The command failed.
     Failed = 1,
-    /// The command line or the configuration is wrong; of `route-check` also: the comparison failed.
+    /// The command line or the configuration is wrong; of `route-check` also: the comparison failed; of `check --diff`: a
+    /// reload would change something.
     Unusable = 2,
     /// The system denies a permission.
     Permission = 3,

@@ -8,6 +8,8 @@
 #[cfg(feature = "router")]
 mod bench;
 mod change;
+#[cfg(feature = "router")]
+mod check;
 #[cfg_attr(not(feature = "router"), path = "no_client.rs")]
 mod client;
 #[cfg(feature = "router")]
@@ -19,7 +21,11 @@ mod exit;
 mod flush;
 mod manual;
 #[cfg(feature = "router")]
+mod outputs;
+#[cfg(feature = "router")]
 mod policy;
+#[cfg(feature = "router")]
+mod remote;
 mod route;
 mod route_check;
 #[cfg(feature = "router")]
@@ -32,9 +38,7 @@ mod text;
 mod top;
 mod watch;
 
-#[cfg(feature = "router")]
-use clap::Args;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use exit::Exit;
 use ribtide_runtime::log::{self, LogSettings};
 use std::ffi::OsString;
@@ -57,12 +61,16 @@ enum Command {
     /// Run the router
     #[cfg(feature = "router")]
     Run(ConfigFile),
-    /// Check a configuration; prints every error with line, column and correction
+    /// Check a configuration; prints every error with line, column and correction, or what a reload would change
     #[cfg(feature = "router")]
-    Check(ConfigFile),
+    Check(check::Options),
     /// Print the JSON Schema of the configuration, for editors and programs
     #[cfg(feature = "router")]
-    Schema,
+    Schema {
+        /// The schema of what each command prints with --json instead
+        #[arg(long)]
+        outputs: bool,
+    },
     /// Print the completions of a shell; packages install them
     Completions {
         /// The shell
@@ -109,10 +117,10 @@ enum Command {
     },
     /// Follow events of the running router: sessions, interfaces, repairs, changes by clients and reloads
     ///
-    /// The events are those of the log, from now on; Ctrl-C ends it.
+    /// The events are those of the log, and with --routes changes of best paths, from now on; Ctrl-C ends it.
     Monitor {
         #[command(flatten)]
-        events: show::Events,
+        events: show::Followed,
         #[command(flatten)]
         output: show::Output,
     },
@@ -206,15 +214,20 @@ enum Command {
     Redis(ribtide_sonicd::redis_servers::Redis),
 }
 
+/// The configuration of an installed router.
+#[cfg(feature = "router")]
+const CONFIG_FILE: &str = "/etc/ribtide/ribtide.toml";
+
 #[cfg(feature = "router")]
 #[derive(Debug, Args)]
 struct ConfigFile {
     /// The configuration file
-    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
+    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = CONFIG_FILE)]
     config: PathBuf,
 }
 
 fn main() -> ExitCode {
+    text::find_width();
     let exit = run(command()).unwrap_or_else(Failure::end);
     log::flush();
     exit
@@ -265,7 +278,25 @@ fn command() -> Command {
     if ["fpmsyncd", "orchagent", "syncd"].contains(&called.as_str()) {
         args.insert(1, called.into());
     }
-    Cli::parse_from(args).command
+    daemon_command(&args).unwrap_or_else(|| Cli::parse_from(args).command)
+}
+
+/// The command of a daemon, read without the arguments of all other commands: these would take a twelfth of its code into
+/// memory, and some memory of its own. `None`: it is another command, or [`Cli`] has the message.
+fn daemon_command(args: &[OsString]) -> Option<Command> {
+    fn options<T: Args>(args: &[OsString]) -> Option<T> {
+        let command = T::augment_args(clap::Command::new("ribtide"));
+        T::from_arg_matches(&command.try_get_matches_from(args).ok()?).ok()
+    }
+    let args = args.get(1..)?;
+    match args.first()?.to_str()? {
+        #[cfg(feature = "router")]
+        "run" => options(args).map(Command::Run),
+        "fpmsyncd" => options(args).map(Command::Fpmsyncd),
+        "orchagent" => options(args).map(Command::Orchagent),
+        "syncd" => options(args).map(Command::Syncd),
+        _ => None,
+    }
 }
 
 fn run(command: Command) -> Result<ExitCode, Failure> {
@@ -294,9 +325,11 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         #[cfg(feature = "router")]
         Command::Run(file) => router::run(&file.config)?,
         #[cfg(feature = "router")]
-        Command::Check(file) => router::check(&file.config)?,
+        Command::Check(options) => return Ok(check::run(&options)?),
         #[cfg(feature = "router")]
-        Command::Schema => router::schema()?,
+        Command::Schema { outputs: true } => text::write_stdout(&format!("{:#}\n", outputs::schema()))?,
+        #[cfg(feature = "router")]
+        Command::Schema { outputs: false } => router::schema()?,
         Command::Completions { shell } => manual::completions(shell)?,
         Command::Man { folder } => manual::man(folder.as_deref())?,
         #[cfg(feature = "router")]
@@ -351,4 +384,48 @@ fn daemon(name: &str, ended: Result<(), ribtide_sonicd::Error>) -> Result<(), Fa
 
 fn sentence(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, daemon_command};
+    use clap::Parser;
+    use std::ffi::OsString;
+
+    fn args(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    #[test]
+    fn daemon_command_reads_what_the_whole_command_line_reads() {
+        for line in [
+            #[cfg(feature = "router")]
+            "ribtide run",
+            #[cfg(feature = "router")]
+            "ribtide run -c /tmp/a.toml",
+            #[cfg(feature = "router")]
+            "ribtide run --config=/tmp/a.toml",
+            "ribtide fpmsyncd",
+            "ribtide orchagent",
+            "ribtide syncd",
+        ] {
+            let args = args(line);
+            let alone = daemon_command(&args).expect(line);
+            assert_eq!(format!("{alone:?}"), format!("{:?}", Cli::parse_from(args).command), "{line}");
+        }
+    }
+
+    #[test]
+    fn daemon_command_leaves_messages_and_other_commands_to_the_whole_command_line() {
+        for line in [
+            "ribtide",
+            "ribtide run --help",
+            "ribtide run --no",
+            "ribtide run run",
+            "ribtide show",
+            "ribtide syncd -h",
+        ] {
+            assert!(daemon_command(&args(line)).is_none(), "{line}");
+        }
+    }
 }

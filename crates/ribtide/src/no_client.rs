@@ -1,7 +1,9 @@
 //! In place of the client, where ribtide is built for SONiC's daemons alone: no router can be asked.
 
+use crate::show::Output;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 /// A client that asks nothing.
@@ -14,6 +16,11 @@ impl Client {
         Client
     }
 
+    /// No client of any router.
+    pub(crate) fn of(_output: &Output) -> Result<Client, String> {
+        Ok(Client)
+    }
+
     /// Whether a router listens there: none that can be asked.
     pub(crate) fn is_there(&self) -> bool {
         false
@@ -21,6 +28,15 @@ impl Client {
 
     /// Refuses.
     pub(crate) fn get<T: DeserializeOwned>(&self, _path: &str) -> Result<T, String> {
+        Err(refusal())
+    }
+
+    /// Refuses.
+    pub(crate) fn follow(
+        &self,
+        _path: &str,
+        _take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), String> {
         Err(refusal())
     }
 

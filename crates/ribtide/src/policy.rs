@@ -180,6 +180,7 @@ mod tests {
             neighbors: (1..=5).map(|n| format!("192.0.2.{n}")).collect(),
             direction: Direction::Import,
             accepted: false,
+            before_policy: false,
             reasons: vec!["in, statement 1: it holds; rejected".into()],
             without_validation: true,
             route: None,

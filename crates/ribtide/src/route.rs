@@ -67,7 +67,7 @@ pub(crate) struct Add {
 
 /// Runs `ribtide route`.
 pub(crate) fn run(what: &Route, output: &Output) -> Result<(), String> {
-    let client = Client::new(&output.socket);
+    let client = Client::of(output)?;
     let reply: RoutesChanged = match what {
         Route::List { owner } => return list(&client, owner.as_deref(), output),
         Route::Add(add) => {

@@ -125,9 +125,9 @@ fn compare(options: &Options) -> Result<bool, String> {
     let every =
         options.every.map(Duration::try_from_secs_f64).transpose().map_err(|e| format!("--every: {e}"))?;
     let mut target = match options.sonic {
-        false => CheckTarget::Router(Client::new(&options.output.socket)),
+        false => CheckTarget::Router(Client::of(&options.output)?),
         true => {
-            let router = Box::new(RunningRouter(Client::new(&options.output.socket)));
+            let router = Box::new(RunningRouter(Client::of(&options.output)?));
             let daemons = AsicsCheck::open(options.database_config.as_deref(), &options.syncd, router);
             CheckTarget::Daemons(Box::new(daemons.map_err(|e| e.to_string())?))
         }

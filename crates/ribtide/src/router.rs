@@ -1,9 +1,9 @@
-//! `ribtide run`, `ribtide check` and `ribtide schema`: the router and its configuration.
+//! `ribtide run` and `ribtide schema`: the router and its configuration.
 
 use crate::exit::Exit;
 use crate::{Failure, start_log, text};
 use ribtide_config::{self as config, Config, ProcessConfig};
-use ribtide_daemon::router::{Router, check_kernel};
+use ribtide_daemon::router::Router;
 use ribtide_privileges::{self as privileges, CapabilitySet, Kept, Privileges};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread;
@@ -75,21 +75,6 @@ fn reduce_privileges(config: &Config) -> Result<Kept, Failure> {
         seccomp: *seccomp,
     };
     privileges::reduce(&privileges).map_err(|e| Failure::new(Exit::Permission, e))
-}
-
-/// `ribtide check`: whether a configuration is valid.
-pub(crate) fn check(path: &Path) -> Result<(), String> {
-    let config = config::load(path).map_err(|e| e.to_string())?;
-    if let Some(bgp) = &config.bgp {
-        check_kernel(bgp).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len() + b.interfaces.len());
-    let (neighbors, statics) = (
-        text::count(neighbors as u64, "neighbour"),
-        text::count(config.statics.len() as u64, "static route"),
-    );
-    config.warnings().iter().for_each(|w| text::write_stderr(&format!("{}: warning: {w}", path.display())));
-    text::write_stdout(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }
 
 /// `ribtide schema`: the shape of the configuration.

@@ -1,14 +1,48 @@
 //! Text output: durations, sizes and lists. Tables and numbers are those of the suites' reports.
 
 pub(crate) use ribtide_text::{Table, number};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write as _;
 
-/// Writes to standard output. `println!` would panic on a closed pipe (`| head`), which is no error.
+/// Writes to standard output. `println!` would panic on a closed pipe; see [`unwritten`].
 pub(crate) fn write_stdout(text: &str) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot write the output: {e}")),
-        _ => Ok(()),
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(unwritten)
+}
+
+/// Why standard output cannot be written. Where its reader is gone (`| head`), the process ends at once and says nothing.
+pub(crate) fn unwritten(e: std::io::Error) -> String {
+    if e.kind() == std::io::ErrorKind::BrokenPipe {
+        end_of_reader();
+    }
+    format!("cannot write the output: {e}")
+}
+
+/// When nothing reads the output any more: 128 and the number of SIGPIPE.
+const SIGPIPE_STATUS: i32 = 128 + 13;
+
+/// Ends the process with the status of one that SIGPIPE ended.
+pub(crate) fn end_of_reader() -> ! {
+    ribtide_runtime::log::flush();
+    std::process::exit(SIGPIPE_STATUS)
+}
+
+/// Whether nothing will read standard output any more, because the other end of its pipe is closed.
+pub(crate) fn is_reader_gone() -> bool {
+    let stdout = std::io::stdout();
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let closed = PollFlags::ERR | PollFlags::HUP;
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(closed)
+}
+
+/// Lets tables know the columns of a line: `COLUMNS`, or those of the terminal. Output that goes elsewhere has a line for
+/// each row.
+pub(crate) fn find_width() {
+    let of_variable = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let of_terminal =
+        || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    if let Some(columns) = of_variable.or_else(of_terminal).filter(|columns| *columns > 0) {
+        ribtide_text::set_width(columns);
     }
 }
 
@@ -45,15 +79,15 @@ pub(crate) fn bytes(n: u64) -> String {
     unreachable!("the last unit takes everything")
 }
 
-/// `words` in lines of at most 110 columns that begin with `indent`, the first also with `title`.
+/// `words` in lines of at most 110 columns, or those of the terminal if it has less, that begin with `indent`, the first also with `title`.
 pub(crate) fn wrap(indent: &str, title: &str, between: &str, words: &[String]) -> String {
-    const WIDTH: usize = 110;
+    let width = ribtide_text::width().map_or(110, |columns| columns.clamp(40, 110));
     let mut out = String::new();
     let mut line = format!("{indent}{title}");
     let mut fresh = true;
     for (i, word) in words.iter().enumerate() {
         let word = if i + 1 < words.len() { format!("{word}{between}") } else { word.clone() };
-        if !fresh && line.chars().count() + word.trim_end().chars().count() > WIDTH {
+        if !fresh && line.chars().count() + word.trim_end().chars().count() > width {
             out.push_str(line.trim_end());
             out.push('\n');
             line = format!("{indent}{}", " ".repeat(title.len()));

@@ -2,8 +2,8 @@
 
 use crate::client::Client;
 use crate::show::{Output, explain_query, explain_text};
+use crate::text::{end_of_reader, is_reader_gone, write_stdout};
 use ribtide_model::Explain;
-use std::io::{self, Write};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,14 @@ pub(crate) fn run(
     changes: Option<u64>,
     output: &Output,
 ) -> Result<(), String> {
-    let (client, began) = (Client::new(&output.socket), Instant::now());
+    let (client, began) = (Client::of(output)?, Instant::now());
     let path = format!("/v1/explain?{}", explain_query(prefix, vrf, neighbor));
     let mut last: Option<String> = None;
     let mut left = changes;
     loop {
-        let reply: Explain = client.get(&path)?;
+        let mut reply: Explain = client.get(&path)?;
+        // Times go on without a change.
+        reply.stages.iter_mut().for_each(|stage| stage.seconds = None);
         let text = match output.json {
             true => serde_json::to_string(&reply).map_err(|e| e.to_string())? + "\n",
             false => explain_text(&reply),
@@ -32,11 +34,7 @@ pub(crate) fn run(
                 true => String::new(),
                 false => format!("{:.1} s\n", began.elapsed().as_secs_f64()),
             };
-            match write(&format!("{head}{text}")) {
-                // `| head`
-                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written.map_err(|e| format!("cannot write the output: {e}"))?,
-            }
+            write_stdout(&format!("{head}{text}"))?;
             // The first output is the present state, and no change.
             if last.replace(text).is_some()
                 && let Some(n) = &mut left
@@ -48,13 +46,11 @@ pub(crate) fn run(
             return Ok(());
         }
         std::thread::sleep(Duration::from_secs_f64(interval));
+        // `| head`: without a change nothing would be written, and so nothing notice.
+        if is_reader_gone() {
+            end_of_reader();
+        }
     }
-}
-
-fn write(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
 }
 
 /// The value of `--interval`: seconds.

@@ -21,6 +21,11 @@ impl Clock {
         self.0.elapsed().as_millis() as Millis
     }
 
+    /// Whole seconds since the start.
+    pub fn seconds(&self) -> u32 {
+        u32::try_from(self.0.elapsed().as_secs()).unwrap_or(u32::MAX)
+    }
+
     /// The time until `deadline`; zero when it has passed.
     pub fn until(&self, deadline: Millis) -> Duration {
         Duration::from_millis(deadline.saturating_sub(self.now()))

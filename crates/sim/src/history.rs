@@ -479,7 +479,7 @@ fn afi(rng: &mut Rng) -> AfiSafi {
 fn state(rng: &mut Rng) -> NextHopState {
     match rng.index(4) {
         0 => NextHopState::Unreachable,
-        n => NextHopState::Reachable { cost: n as u32 - 1 },
+        n => NextHopState::Reachable { cost: n as u32 - 1, partial: false },
     }
 }
 

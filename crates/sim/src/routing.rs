@@ -263,8 +263,12 @@ impl<'n> Routing<'n> {
     fn take(&mut self, out: RibOut) {
         self.notified += out.next_hops.len();
         let states = out.next_hops.into_iter().map(|(of, state)| match state {
-            ribtide_rib::Reachability::Reachable { cost } => (of, NextHopState::Reachable { cost }),
-            ribtide_rib::Reachability::ReachableAlone { cost } => (of, NextHopState::ReachableAlone { cost }),
+            ribtide_rib::Reachability::Reachable { cost, partial } => {
+                (of, NextHopState::Reachable { cost, partial })
+            }
+            ribtide_rib::Reachability::ReachableAlone { cost, partial } => {
+                (of, NextHopState::ReachableAlone { cost, partial })
+            }
             ribtide_rib::Reachability::Unreachable => (of, NextHopState::Unreachable),
         });
         let states = states.chain(out.per_prefix.into_iter().map(|of| (of, NextHopState::PerPrefix)));

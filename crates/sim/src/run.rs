@@ -11,7 +11,7 @@ use crate::history::{Event, History, options, updates};
 use crate::oracle::{Learned, Oracle};
 use crate::policy::switch;
 use crate::stage::{FOLLOWER, Follower, RankedRow, Stage, Table, has_moved, logical_shard_of, same_table};
-use crate::station::{self, Accepted};
+use crate::station::{self, Accepted, Station};
 use crate::watches::Watching;
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, OriginatedAttributes, ShardBatches, ShardMap};
 use ribtide_bgp::message::{
@@ -230,18 +230,28 @@ impl<'w> Run<'w> {
 
     /// Checks the station's tables against the shards' and the oracle's.
     fn compare_station(&mut self) {
-        let (mut expected, mut best) = (Accepted::new(), Table::new());
-        let views = PageViews { accepted: true, best: false, ranked: false };
+        let (mut expected, mut best, mut whole) = (Accepted::new(), Table::new(), Station::default());
+        let views = PageViews { accepted: true, best: true, loc_rib: true, ranked: false };
         for stage in &mut self.shards {
             best.extend(stage.mirror.clone());
             for logical in 0..LOGICAL_SHARDS {
                 for_each_bgp_family!(F => {
                     let page = stage.shard.monitor_page::<F>(logical, 0, usize::MAX, views);
                     page.accepted.iter().for_each(|batch| station::apply(&mut expected, batch));
+                    whole.page(&page);
                 });
             }
         }
-        assert_eq!(self.egress.station.best, best, "the station's Loc-RIB");
+        assert_eq!(self.egress.station.best, whole.best, "the station's Loc-RIB");
+        let is_suppressed = |prefix: &AnyPrefix| {
+            let aggregates = |stage: &Stage| match prefix {
+                AnyPrefix::V4(prefix) => stage.shard.lookup(*prefix).map(|route| route.suppressed_by),
+                AnyPrefix::V6(prefix) => stage.shard.lookup(*prefix).map(|route| route.suppressed_by),
+            };
+            self.shards.iter().filter_map(aggregates).any(|aggregates| !aggregates.is_empty())
+        };
+        let shown = whole.best.into_iter().filter(|(prefix, _)| !is_suppressed(prefix)).collect();
+        assert_eq!(best, shown, "workers have what no aggregate suppresses");
         let rows = |table: &Accepted| -> BTreeMap<_, _> {
             table.iter().map(|(key, attrs)| (*key, (attrs.bytes().to_vec(), attrs.next_hop()))).collect()
         };

@@ -324,7 +324,7 @@ impl Stage {
         egress: &mut Egress,
     ) -> Option<u32> {
         self.deliver(egress);
-        let views = PageViews { accepted: true, best: true, ranked: true };
+        let views = PageViews { accepted: true, best: true, loc_rib: true, ranked: true };
         let mut page = MonitorPage::default();
         for_each_bgp_family!(F => if F::ID == family {
             page = self.shard.monitor_page::<F>(logical, from, budget, views);
@@ -348,6 +348,11 @@ impl Stage {
                     egress.station.best(&batch);
                     egress.changes(Arc::new(batch));
                 }
+                ToEgress::Workers(batch) => {
+                    for_each_bgp_family!(F => self.changes::<F>(&batch));
+                    egress.changes(Arc::new(batch));
+                }
+                ToEgress::Stations(batch) => egress.station.best(&batch),
                 ToEgress::Ranked(batch) => {
                     for_each_bgp_family!(F => self.ranked_changes::<F>(&batch));
                     egress.ranked(&Arc::new(batch));

@@ -72,7 +72,7 @@ impl Station {
     /// A requested page.
     pub(crate) fn page(&mut self, page: &MonitorPage) {
         page.accepted.iter().for_each(|batch| self.accepted(batch));
-        self.best(&page.best);
+        self.best(page.loc_rib.as_ref().unwrap_or(&page.best));
     }
 }
 

@@ -14,7 +14,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::{self, Ends};
-use ribtide_runtime::wake_up::{self, WakeUp};
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Attrs, ObjectId, ObjectType, RawText, Sai, text};
@@ -56,13 +56,13 @@ pub(super) enum AsicDb {
 
 impl AsicDb {
     /// Opens ASIC_DB, and restores the switch from its rows, unless the switch goes on with them (`warm`). `lag` sets the
-    /// pace and the limits of write-behind.
+    /// pace and the limits of write-behind. Returns whether orchagent goes on with that switch, too.
     pub(super) fn open<C: Sai>(
         (persistence, lag): (Persistence, Lag),
         syncd: &mut Syncd<C>,
         warm: bool,
         daemon: &Daemon,
-    ) -> Result<AsicDb, Error> {
+    ) -> Result<(AsicDb, bool), Error> {
         let mut asic = daemon.connect(Db::Asic)?;
         let exact = persistence == Persistence::InLine;
         // Any of these keys means that a running orchagent may rely on state that this syncd does
@@ -100,7 +100,7 @@ impl AsicDb {
             if !warm {
                 rows.recreate(syncd)?;
             }
-            return Ok(AsicDb::InLine(Box::new(rows)));
+            return Ok((AsicDb::InLine(Box::new(rows)), goes_on));
         }
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
@@ -108,12 +108,13 @@ impl AsicDb {
             let mut writer = AsicWriter::start(rows, lag, &daemon.rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
             writer.thread = None;
-            return Ok(AsicDb::Off { _markers: Some(writer) });
+            return Ok((AsicDb::Off { _markers: Some(writer) }, goes_on));
         }
         if !warm {
             rows.recreate(syncd)?;
         }
-        AsicWriter::start(rows, lag, &daemon.rings).map(AsicDb::WriteBehind)
+        let writer = AsicWriter::start(rows, lag, &daemon.rings)?;
+        Ok((AsicDb::WriteBehind(writer), goes_on))
     }
 
     /// Whether ASIC_DB still has the rows of a switch that continues.
@@ -175,6 +176,15 @@ impl AsicDb {
         }
     }
 
+    /// Another program emptied the database: [`AsicDb::is_lost`] is true from now on.
+    pub(super) fn are_gone(&self) {
+        match self {
+            AsicDb::Off { .. } => {}
+            AsicDb::WriteBehind(writer) => writer.emptied.wake(),
+            AsicDb::InLine(rows) => rows.emptied.0.wake(),
+        }
+    }
+
     /// Makes `select` ready when [`AsicDb::is_lost`] may have news.
     pub(super) fn watch<'a>(&'a self, select: &mut Select<'a>) {
         match self {
@@ -183,7 +193,7 @@ impl AsicDb {
                 writer.failed.watch(select);
                 writer.lost.watch(select);
             }
-            AsicDb::InLine(rows) => rows.returned.watch(select),
+            AsicDb::InLine(rows) => rows.watch(select),
         }
     }
 }
@@ -197,8 +207,10 @@ pub(super) struct AsicWriter {
     lag: WriteBehindLag,
     thread: Option<JoinHandle<()>>,
     failed: oneshot::Receiver<Error>,
-    /// The server came back.
+    /// The server came back, or was emptied.
     lost: WakeUp,
+    /// Another program emptied the database.
+    emptied: Waker,
     given: u64,
     written: Arc<AtomicU64>,
 }
@@ -212,13 +224,14 @@ impl AsicWriter {
         let (its_pace, its_lag, age) = (pace.clone(), lag.clone(), lag.gauge(Db::Asic.name(), rings));
         let (failing, failed) = oneshot::pair();
         let (lost_waker, lost) = wake_up::pair();
+        let emptied = rows.emptied.0.clone();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
         let body = move || {
             let mut round = || {
                 let mut select = Select::new();
                 waiting.watch(&mut select);
-                rows.returned.watch(&mut select);
+                rows.watch(&mut select);
                 let _ = select.ready_timeout(idle::until_idle());
                 let Ok(first) = waiting.next_now() else { return Ok(false) };
                 let (begin, any) = (Instant::now(), first.is_some());
@@ -258,7 +271,7 @@ impl AsicWriter {
         let thread =
             thread::spawn("asic-db", Ends::WithOwner, body).map_err(Error::no_thread("for ASIC_DB"))?;
         let (batches, thread) = (Some(batches), Some(thread));
-        Ok(AsicWriter { batches, pace, lag, thread, failed, lost, given: 0, written })
+        Ok(AsicWriter { batches, pace, lag, thread, failed, lost, emptied, given: 0, written })
     }
 
     fn has_ended(&self) -> bool {
@@ -296,6 +309,8 @@ pub(super) struct Rows {
     generation: u64,
     /// The server was lost and is back, as a subscription to it noticed.
     returned: WakeUp,
+    /// Another program emptied the database, as the comparison noticed.
+    emptied: (Waker, WakeUp),
     syncd_generation: SyncdGeneration,
     /// Whether rows are written in line.
     exact: bool,
@@ -311,7 +326,24 @@ impl Rows {
         let key = connection.database().key(ASIC_STATE, "");
         let prefix = key.len();
         // A server that was lost since it was opened counts.
-        Rows { connection, generation: 0, returned, syncd_generation, exact, batches: 0, key, prefix }
+        let emptied = wake_up::pair();
+        Rows {
+            connection,
+            generation: 0,
+            returned,
+            emptied,
+            syncd_generation,
+            exact,
+            batches: 0,
+            key,
+            prefix,
+        }
+    }
+
+    /// Makes `select` ready when [`Rows::is_lost`] may have news.
+    fn watch<'a>(&'a self, select: &mut Select<'a>) {
+        self.returned.watch(select);
+        self.emptied.1.watch(select);
     }
 
     /// Restores the switch from ASIC_DB after a restart of syncd alone.
@@ -376,7 +408,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Returns whether the server came back; then it has its marker keys again.
+    /// Returns whether the server came back or was emptied; then it has its marker keys again.
     fn is_lost(&mut self) -> Result<bool, Error> {
         match self.returned.take() {
             Ok(true) => drop(self.connection.query(&["PING"])?),
@@ -384,8 +416,9 @@ impl Rows {
             // The subscription ended at the stop, and the thread still writes its queue.
             Err(Closed) => self.returned = WakeUp::never(),
         }
+        let emptied = self.emptied.1.take() == Ok(true);
         let generation = self.connection.generation();
-        if std::mem::replace(&mut self.generation, generation) == generation {
+        if std::mem::replace(&mut self.generation, generation) == generation && !emptied {
             return Ok(false);
         }
         self.syncd_generation.write(&mut self.connection)?;

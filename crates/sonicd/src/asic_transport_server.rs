@@ -483,6 +483,10 @@ impl OrchLink for AsicTransportServer {
         Ok(lost)
     }
 
+    fn rows_are_gone(&self) {
+        self.rows.are_gone();
+    }
+
     fn has_room(&self) -> bool {
         self.rows.has_room()
     }

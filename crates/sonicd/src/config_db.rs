@@ -149,7 +149,7 @@ impl ConfigDb {
 }
 
 /// The result of a change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 pub struct Written {
     /// The row of CONFIG_DB.
     pub row: String,

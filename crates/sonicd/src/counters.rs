@@ -44,12 +44,10 @@ impl Waiting {
             CounterOp::SetGroup | CounterOp::DelGroup => GROUPS,
             CounterOp::StartPoll | CounterOp::StopPoll => MEMBERS,
         };
-        let row = self.settings.entry((table, key));
+        let row = self.settings.entry((table, key)).or_default();
         match op {
-            CounterOp::DelGroup | CounterOp::StopPoll => drop(row.insert_entry(None)),
-            CounterOp::SetGroup | CounterOp::StartPoll => {
-                row.or_default().get_or_insert_default().extend(fields);
-            }
+            CounterOp::DelGroup | CounterOp::StopPoll => *row = None,
+            CounterOp::SetGroup | CounterOp::StartPoll => row.get_or_insert_default().extend(fields),
         }
     }
 }
@@ -119,8 +117,8 @@ fn write(work: Waiting, counters: &mut Connection, flex: &mut Connection) -> Res
             command.arg("HSET");
             command.arg(key);
             for (name, value) in fields {
-                command.arg(&**name);
-                command.arg(&**value);
+                command.arg(name);
+                command.arg(value);
             }
         });
     };

@@ -68,7 +68,7 @@ impl From<ExplainStage> for ExplainReply {
 }
 
 fn stage(name: &str, state: StageState, messages: impl Into<String>) -> ExplainStage {
-    ExplainStage { stage: name.into(), state, messages: vec![messages.into()] }
+    ExplainStage::new(name, state, vec![messages.into()])
 }
 
 /// The query channel of a daemon.
@@ -132,7 +132,7 @@ pub(super) fn fpmsyncd(machine: &Fpmsyncd, vrf: Option<&str>, prefix: AnyPrefix)
         // orchagent has the details.
         Some(Waiting::Answer { .. }) | None => StageState::Passed,
     };
-    ExplainStage { stage: "fpmsyncd".into(), state: how, messages }.into()
+    ExplainStage::new("fpmsyncd", how, messages).into()
 }
 
 /// The state in orchagent.
@@ -300,7 +300,7 @@ fn appl_db(databases: &Databases, vrf: Option<&str>, prefix: AnyPrefix) -> Resul
             StageState::Absent
         }
     };
-    Ok(ExplainStage { stage: "APPL_DB".into(), state, messages })
+    Ok(ExplainStage::new("APPL_DB", state, messages))
 }
 
 /// That a table of VNET routes has this key, taken or not: its rows are not programmed.

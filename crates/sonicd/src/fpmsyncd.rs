@@ -182,7 +182,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         ));
     }
     options.stall.check()?;
-    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let daemon = &Daemon::new(DAEMON, Db::Appl, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config_db = ConfigDb::new(daemon.connect(Db::Config)?);
     let suppress = config_db.has(Switch::SuppressFibPending)?;

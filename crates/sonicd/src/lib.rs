@@ -26,6 +26,7 @@ mod fpm_server;
 pub mod fpmsyncd;
 pub mod health;
 mod ignored_options;
+mod kernel_chip;
 mod key_watch;
 mod links;
 mod orch_outputs;
@@ -49,6 +50,7 @@ pub mod route_check;
 pub mod route_stages;
 mod row_query;
 pub mod settings;
+mod sole_instance;
 pub mod syncd;
 pub mod syncd_chip;
 mod syncd_generation;
@@ -71,6 +73,7 @@ use ribtide_tables::{Bookkeeping, Connection, Databases, PlainTable, TableError}
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// Why a daemon ended or did not start. Displays as its sentence, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -155,14 +158,22 @@ struct Daemon {
     bookkeeping: Bookkeeping,
     rings: Rings,
     stop: Stop,
+    /// Keeps the daemon's name in the list of Redis's clients until the other connections are there.
+    _sole: Arc<Mutex<Connection>>,
 }
 
 impl Daemon {
-    /// The daemon `name` on the databases of `config`; without one, SONiC's default.
-    fn new(name: &'static str, config: Option<&Path>, stop: &Stop) -> Result<Daemon, Error> {
-        let databases = Databases::load(config)?;
+    /// The daemon `name` on the databases of `config`; without one, SONiC's default. `main`: the
+    /// database whose queue only one such daemon may read.
+    ///
+    /// # Errors
+    /// Another one runs, or a database cannot be opened.
+    fn new(name: &'static str, main: Db, config: Option<&Path>, stop: &Stop) -> Result<Daemon, Error> {
+        let databases = Databases::load(config)?.for_client(name);
+        let sole = sole_instance::check(name, databases.get(main), stop)?;
         let bookkeeping = Bookkeeping::start(Db::State, &databases, stop)?;
-        Ok(Daemon { name, databases, bookkeeping, rings: Rings::default(), stop: stop.clone() })
+        let (rings, stop) = (Rings::default(), stop.clone());
+        Ok(Daemon { name, databases, bookkeeping, rings, stop, _sole: Arc::new(Mutex::new(sole)) })
     }
 
     /// A connection to a database.
@@ -217,6 +228,11 @@ impl PrivilegeOptions {
     /// devices (CAP_NET_ADMIN).
     fn reduce_for_packets(&self) -> Result<Kept, ribtide_privileges::Error> {
         self.keep(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, true)
+    }
+
+    /// The same, but for what changes of the kernel's routes and interfaces need (CAP_NET_ADMIN).
+    fn reduce_for_kernel(&self) -> Result<Kept, ribtide_privileges::Error> {
+        self.keep(CapabilitySet::NET_ADMIN, false)
     }
 
     fn keep(

@@ -177,7 +177,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     args.stall.check()?;
-    let daemon = &Daemon::new(DAEMON, args.database_config.as_deref(), stop)?;
+    let daemon = &Daemon::new(DAEMON, Db::Appl, args.database_config.as_deref(), stop)?;
     health::watch(args.stall, daemon)?;
     // First, because fpmsyncd checks the presence of orchagent, whose start may take long. SONiC's
     // orchagent replies itself.

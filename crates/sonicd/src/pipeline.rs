@@ -8,12 +8,13 @@ use super::unhandled_tables::{self, UnhandledTables};
 use ribtide_runtime::thread::Stop;
 use ribtide_swss::Db;
 use ribtide_tables::{Connection, Databases};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The settings and queues of a daemon; empty if it did not run since the start of the databases.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct DaemonPipeline {
     /// The ASIC, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]

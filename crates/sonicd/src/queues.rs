@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 const TABLE: &str = "RIBTIDE_QUEUES";
 
 /// A queue of a daemon.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 pub struct Queue {
     /// Its name. A ring holds batches or messages; otherwise the name says the content.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Queue {
 }
 
 /// How full a queue is.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Level {
     /// The bound at which its producer waits; `None` if only the number of routes bounds it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -52,7 +52,7 @@ impl ReconcileOptions {
 }
 
 /// What was compared of a table, and repaired.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReconcileCount {
     /// Rows or entries compared.
     pub compared: u64,

@@ -20,7 +20,7 @@ pub(super) const DAEMONS: [&str; 3] = ["fpmsyncd", "orchagent", "syncd"];
 const ENABLE_MULTIDB: &str = "/etc/sonic/enable_multidb";
 
 /// A setting.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Setting {
     /// Its name; SONiC's where it has one.
     pub name: String,

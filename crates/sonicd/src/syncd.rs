@@ -13,6 +13,7 @@ use super::context_config::{Context, ContextFile};
 use super::counters::{self, CounterSink};
 use super::health::StallOptions;
 use super::ignored_options::SyncdIgnored;
+use super::kernel_chip::{self, KernelOptions};
 use super::orchagent::RedisVids;
 use super::packets::PacketPath;
 use super::performance::{Timers, Timing};
@@ -93,6 +94,9 @@ pub struct Options {
     /// looked for in the system's folders for libraries. It gets every key of the profile
     #[arg(long, value_name = "PATH", conflicts_with_all = ["chip", "query_socket"])]
     pub sai_library: Option<PathBuf>,
+    /// The kernel as the chip
+    #[command(flatten)]
+    pub kernel: KernelOptions,
     /// Treat the requests of orchagent's start as a complete view (INIT_VIEW, APPLY_VIEW). Always on
     #[arg(short = 'u', long = "useTempView")]
     pub temp_view: bool,
@@ -195,14 +199,17 @@ impl Validate {
 
 impl Options {
     /// Gives up privileges, as [`PrivilegeOptions::reduce`] does. The packets of the virtual switch need
-    /// packet sockets and tap devices. A vendor's library needs what its driver needs, so with one
-    /// nothing is given up.
+    /// packet sockets and tap devices, the kernel as the chip needs CAP_NET_ADMIN. A vendor's library needs
+    /// what its driver needs, so with one nothing is given up.
     ///
     /// # Errors
     /// The first step that fails, as a sentence.
     pub fn reduce(&self) -> Result<Option<Kept>, ribtide_privileges::Error> {
         if self.sai_library.is_some() {
             return Ok(None);
+        }
+        if self.kernel.kernel_chip {
+            return self.privileges.reduce_for_kernel().map(Some);
         }
         // A profile that cannot be read is reported later.
         match forwards_packets(self.profile.as_deref()) {
@@ -260,7 +267,7 @@ pub fn run(options: Options) -> Result<(), Error> {
 /// As [`run`].
 pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     options.stall.check()?;
-    let daemon = &Daemon::new(DAEMON, options.database_config.as_deref(), stop)?;
+    let daemon = &Daemon::new(DAEMON, Db::Asic, options.database_config.as_deref(), stop)?;
     health::watch(options.stall, daemon)?;
     let mut config = ConfigDb::new(daemon.connect(Db::Config)?);
     let context = options.context.read(DAEMON)?;
@@ -283,6 +290,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
     let start = Start { options, daemon: daemon.clone(), config, context, mode, persistence, warm, wanted };
     match &options.sai_library {
         Some(path) => run_library(path, start, stop),
+        None if options.kernel.kernel_chip => run_kernel(start, stop),
         None => run_virtual_switch(start, stop),
     }
 }
@@ -347,7 +355,8 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
             let log = || RoundLog::new(DAEMON, tally.clone());
             stage.reconcile = Some(ChipRounds::new(interval, log()));
             if start.persistence != Persistence::Off {
-                let reader = reconcile::asic_db::reader(start.daemon.connect(Db::Asic)?);
+                let (rows, others) = (start.daemon.connect(Db::Asic)?, start.daemon.connect(Db::Asic)?);
+                let reader = reconcile::asic_db::reader(rows, others);
                 reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
             }
         }
@@ -375,6 +384,27 @@ fn run_library(path: &Path, start: Start<'_>, stop: &Stop) -> Result<(), Error> 
     })
 }
 
+/// syncd with the Linux kernel.
+fn run_kernel(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
+    let options = start.options;
+    if forwards_packets(options.profile.as_deref())? {
+        return Err(Error::Configuration(format!(
+            "{USE_TAP}=true makes the virtual switch forward packets; with --kernel-chip the kernel does, so leave it out"
+        )));
+    }
+    let ports = match &options.profile {
+        None => PortSetup::usual(),
+        Some(profile) => ports_of(profile)?,
+    };
+    let chip = options.kernel.open(ports, &options.chip)?;
+    let vids = Box::new(RedisVids::open(&start.daemon)?);
+    let syncd = Syncd::new(chip, vids).validate(options.validation.rules());
+    serve(start, syncd, false, stop, |start, stage, _| {
+        stage.chip_wake_up = kernel_chip::watch(stage.syncd.chip_mut(), &start.daemon)?;
+        Ok(())
+    })
+}
+
 /// Serves orchagent with a chip, until `stop`. `set_up` adds what only this chip has.
 fn serve<C: SyncdChip>(
     mut start: Start<'_>,
@@ -386,7 +416,10 @@ fn serve<C: SyncdChip>(
     let (options, persistence, mode) = (start.options, start.persistence, start.mode);
     let daemon = &start.daemon.clone();
     queues::publish(None, daemon)?;
-    let rows = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
+    let (rows, goes_on) = AsicDb::open((persistence, options.lag), &mut syncd, resumed, daemon)?;
+    if goes_on && !syncd.is_empty() && !syncd.has_unapplied_view() {
+        syncd.chip_mut().settle();
+    }
     let endpoint = options.zmq_requests.as_deref().or(start.context.zmq_endpoint.as_deref());
     let endpoint = asic_transport::endpoint(endpoint.unwrap_or("tcp://127.0.0.1"))?;
     let mut settings = Settings::new(daemon);
@@ -401,6 +434,9 @@ fn serve<C: SyncdChip>(
         let (active, why) = match (resumed, start) {
             (true, _) => ("warm", ""),
             (false, StartType::Cold) => ("cold", ""),
+            (false, StartType::Warm) if options.kernel.kernel_chip => {
+                ("cold", "the kernel goes on forwarding, and syncd adopts its entries")
+            }
             (false, StartType::Warm) => ("cold", "no earlier syncd left a switch that ASIC_DB knows"),
             (false, _) => {
                 ("cold", "the virtual switch begins with what ASIC_DB has, and orchagent describes it again")
@@ -411,6 +447,7 @@ fn serve<C: SyncdChip>(
     options.ignored.note(&mut settings);
     let seconds = options.reconcile.seconds;
     match &options.sai_library {
+        None if options.kernel.kernel_chip => options.kernel.note(seconds, &mut settings),
         None => settings.note("--reconcile-interval", seconds, seconds, ""),
         Some(path) => {
             let path = path.display().to_string();

@@ -1,4 +1,5 @@
-//! What syncd needs of a chip beside the calls of SAI: the virtual switch, or a vendor's library.
+//! What syncd needs of a chip beside the calls of SAI: the virtual switch, a vendor's library, or the kernel
+//! (`kernel_chip.rs`).
 
 use super::packets::PacketPath;
 use super::reconcile::ChipRounds;
@@ -32,6 +33,9 @@ pub trait SyncdChip: Sai + Sized + Send + 'static {
 
     /// Takes in what the chip reported by itself, and logs what it could not do.
     fn serve(&mut self) {}
+
+    /// Everything that orchagent wants was requested: what an earlier syncd left beside that can go.
+    fn settle(&mut self) {}
 
     /// Forwards packets, where the chip is in this process.
     fn forward(&mut self, _packets: &mut PacketPath) {}

@@ -66,6 +66,9 @@ pub trait OrchLink: Send {
         Ok(false)
     }
 
+    /// Another program emptied the database: [`Link::wants_all_rows`] is true from now on.
+    fn rows_are_gone(&self) {}
+
     /// Whether rows would be taken without a wait. Otherwise the database is as far behind as it may
     /// be, and no request is taken.
     fn has_room(&self) -> bool {
@@ -303,6 +306,11 @@ impl<C: SyncdChip> SyncdStage<C> {
         self.write_rows(out)
     }
 
+    /// Another program emptied ASIC_DB: all of it is written again.
+    pub fn rows_are_gone(&self) {
+        self.link.rows_are_gone();
+    }
+
     /// Writes rows behind those of the requests at the chip.
     pub fn write_rows(&mut self, mut out: SyncdOut) -> Result<(), Error> {
         if out.rows.is_empty() {
@@ -338,6 +346,9 @@ impl<C: SyncdChip> SyncdStage<C> {
         }
         if let Some(meter) = &self.meter {
             meter.add(routes, begin);
+        }
+        if applies && !self.syncd.has_unapplied_view() {
+            self.syncd.chip_mut().settle();
         }
         events::log_syncd(&mut out.events);
         if let Some(sink) = &self.counters {

@@ -187,7 +187,7 @@ const STATE: &[&str] = &[
 ];
 
 /// The rows of a table that are not programmed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnhandledTable {
     /// How many there are.
     pub rows: u64,

@@ -6,6 +6,7 @@
 //! does not wait for the database. It also keeps what the chip holds, for the comparison with the
 //! view of a starting orchagent.
 
+mod discovery;
 mod entries;
 mod fdb;
 mod order;
@@ -30,9 +31,9 @@ pub use packed::PackedChanges;
 use polls::Polls;
 pub use polls::{CounterScript, PollChange, Polled};
 pub use reconcile::{AsicRow, ChipRound, Difference, PageResult, Repair, RowCursor};
-use ribtide_prefix::{Map, PREFETCH_BATCH, Set, shrink_to_fit};
+use ribtide_prefix::{Map, PREFETCH_BATCH, Set, prefetch, shrink_to_fit};
 use std::collections::BTreeMap;
-use store::{Store, prefetch_items};
+use store::Store;
 
 /// A change of ASIC_DB, in VIDs if nothing else is documented.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,6 +88,13 @@ pub struct SyncdOut {
 /// Whether the chip says that it has no such object.
 fn is_missing(status: Status) -> bool {
     matches!(status, Status::ItemNotFound | Status::AddrNotFound | Status::InvalidObjectId)
+}
+
+/// Prefetches items that another core has just written.
+fn prefetch_items(items: &[Item]) {
+    for item in items {
+        prefetch((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
+    }
 }
 
 /// syncd, on a chip.
@@ -848,39 +856,6 @@ impl<S: Sai> Syncd<S> {
         if self.has_unapplied_view() {
             out.rows.push(AsicChange::View(true));
         }
-    }
-
-    /// Discovers the objects that a switch has of its own.
-    fn discover_all(&mut self, out: &mut SyncdOut) {
-        let Some(switch) = self.rid(SWITCH) else { return };
-        let own = self.chip.own_objects(switch);
-        let new = own.into_iter().filter(|(_, rid)| !self.vid_of.contains_key(rid)).collect();
-        self.discover(new, out);
-    }
-
-    /// Gives VIDs to objects of the chip, by RID, that have none.
-    fn discover(&mut self, new: Vec<(ObjectType, Oid)>, out: &mut SyncdOut) {
-        if new.is_empty() {
-            return;
-        }
-        let numbers = match self.vids.take(new.len() as u64) {
-            Ok(numbers) => numbers,
-            Err(why) => return out.events.push(format!("no object numbers: {why}")),
-        };
-        for ((object, rid), index) in new.into_iter().zip(numbers) {
-            let vid = Oid::vid(object, index);
-            self.map(vid, rid, out);
-            self.own.insert(vid, object);
-            if is_listed(object) {
-                self.found.entry(object).or_default().push(vid);
-            }
-            self.store.set(object, vid.into(), &Attrs::new());
-            out.rows.set(object, &vid.into(), &Attrs::new());
-            if let Some(view) = &mut self.view {
-                view.set(object, vid.into(), &Attrs::new());
-            }
-        }
-        self.write_hidden(out);
     }
 
     /// Emits the fields of `HIDDEN`.

@@ -537,7 +537,11 @@ impl Connection {
 
     fn greet(&mut self) -> Result<(), TableError> {
         let id = self.database.id.to_string();
-        self.control(&["SELECT", &id])
+        self.control(&["SELECT", &id])?;
+        match self.database.client.clone() {
+            Some(name) => self.control(&["CLIENT", "SETNAME", &name]),
+            None => Ok(()),
+        }
     }
 
     /// One command outside the queue, on a connection without commands in flight.

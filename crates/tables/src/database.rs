@@ -8,6 +8,7 @@ use ribtide_swss::Db;
 use serde_json::Value;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The path at which SONiC's database container writes the configuration.
 pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
@@ -52,6 +53,8 @@ pub struct Database {
     pub separator: String,
     /// The server.
     pub address: Address,
+    /// The name that connections give themselves, as `CLIENT LIST` shows it.
+    pub client: Option<Arc<str>>,
 }
 
 impl Database {
@@ -170,6 +173,13 @@ impl Databases {
         }
     }
 
+    /// The same, with connections that have this name at the server.
+    pub fn for_client(mut self, name: &str) -> Databases {
+        let client: Arc<str> = format!("ribtide-{name}").into();
+        self.0.iter_mut().for_each(|database| database.client = Some(client.clone()));
+        self
+    }
+
     /// Every database on one server, under SONiC's default numbers.
     pub fn one_server(address: Address) -> Databases {
         Databases(
@@ -179,6 +189,7 @@ impl Databases {
                     id: db.id().into(),
                     separator: db.separator().into(),
                     address: address.clone(),
+                    client: None,
                 })
                 .collect(),
         )
@@ -283,7 +294,7 @@ fn place(root: &Value, name: &str, db: Db) -> Result<Database, String> {
     let id = id.ok_or_else(|| format!("the id of {} is not a number", name))?;
     let separator = of("separator").ok().and_then(Value::as_str);
     let separator = separator.map_or_else(|| db.separator().into(), str::to_owned);
-    Ok(Database { db, id, separator, address })
+    Ok(Database { db, id, separator, address, client: None })
 }
 
 /// A namespace, or `None` for the host, with its file.

@@ -34,10 +34,8 @@ const SWITCH_VALUES: &[(&str, &str)] = &[
 ];
 
 /// Sizes of tables beside those of the route path, by the attribute with the free entries.
-const SIZES: &[(&str, &str, u32)] = &[
-    ("SAI_SWITCH_ATTR_AVAILABLE_FDB_ENTRY", "SAI_OBJECT_TYPE_FDB_ENTRY", 800),
-    ("SAI_SWITCH_ATTR_AVAILABLE_IPMC_ENTRY", "SAI_OBJECT_TYPE_IPMC_ENTRY", 100),
-];
+const SIZES: &[(&str, &str, u32)] =
+    &[("SAI_SWITCH_ATTR_AVAILABLE_IPMC_ENTRY", "SAI_OBJECT_TYPE_IPMC_ENTRY", 100)];
 /// The same for tables of NAT, whose free entries are always all.
 const NAT_SIZES: &[(&str, &str)] = &[
     ("SAI_SWITCH_ATTR_AVAILABLE_SNAT_ENTRY", "100"),
@@ -210,6 +208,7 @@ impl VirtualSwitch {
             "SAI_SWITCH_ATTR_ACL_STAGE_INGRESS" | "SAI_SWITCH_ATTR_ACL_STAGE_EGRESS" => acl_capability(),
             "SAI_SWITCH_ATTR_AVAILABLE_ACL_TABLE" => acl_resources(ACL_TABLES),
             "SAI_SWITCH_ATTR_AVAILABLE_ACL_TABLE_GROUP" => acl_resources(ACL_TABLE_GROUPS),
+            "SAI_SWITCH_ATTR_AVAILABLE_FDB_ENTRY" => self.free_fdb_entries().to_string(),
             _ if let Some((_, object, size)) = size => {
                 let used = self.entries.keys().filter(|(of, _)| of.name() == *object).count();
                 size.saturating_sub(used as u32).to_string()

@@ -1,6 +1,7 @@
 //! The behaviour of the virtual switch: table sizes, failures, and delays. Each is a setting with
 //! one name in files, on command lines and at run time.
 
+use crate::profiles::{PROFILES, Profile};
 use ribtide_prefix::{Afi, AnyPrefix};
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ pub struct Limits {
     pub groups: u32,
     pub group_members: u32,
     pub labels: u32,
+    pub fdb_entries: u32,
+    /// IPv4 and IPv6 routes share one table: each size is that of a table without routes of the other
+    /// family.
+    pub shared_routes: bool,
+    /// The same of neighbours.
+    pub shared_neighbors: bool,
 }
 
 impl Default for Limits {
@@ -35,28 +42,48 @@ impl Default for Limits {
             group_members: 256 << 10,
             // All labels.
             labels: 1 << 20,
+            // That of SONiC's virtual switch.
+            fdb_entries: 800,
+            shared_routes: false,
+            shared_neighbors: false,
         }
     }
 }
 
-impl Limits {
-    fn of(afi: Afi, v4: u32, v6: u32) -> u32 {
-        match afi {
-            Afi::Ipv4 => v4,
-            Afi::Ipv6 => v6,
-        }
+/// The free entries of a family in a table with `size` entries of each, of which `used` are taken.
+fn free(afi: Afi, size: [u32; 2], used: [u32; 2], shared: bool) -> u32 {
+    let (this, other) = match afi {
+        Afi::Ipv4 => (0, 1),
+        Afi::Ipv6 => (1, 0),
+    };
+    if !shared {
+        return size[this].saturating_sub(used[this]);
     }
+    if size[other] == 0 {
+        return if used[other] > 0 { 0 } else { size[this].saturating_sub(used[this]) };
+    }
+    // What the other family uses of its size is not there for this one; a part of an entry is none.
+    let [size, other_size] = [size[this], size[other]].map(u64::from);
+    let taken = (u64::from(used[other]) * size).div_ceil(other_size);
+    size.saturating_sub(taken).saturating_sub(used[this].into()) as u32
+}
 
-    pub(crate) fn routes(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_routes, self.ipv6_routes)
+impl Limits {
+    /// Free entries for routes of a family, of which `used` exist.
+    pub(crate) fn free_routes(&self, afi: Afi, used: [u32; 2]) -> u32 {
+        free(afi, [self.ipv4_routes, self.ipv6_routes], used, self.shared_routes)
     }
 
     pub(crate) fn next_hops(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_next_hops, self.ipv6_next_hops)
+        match afi {
+            Afi::Ipv4 => self.ipv4_next_hops,
+            Afi::Ipv6 => self.ipv6_next_hops,
+        }
     }
 
-    pub(crate) fn neighbors(&self, afi: Afi) -> u32 {
-        Limits::of(afi, self.ipv4_neighbors, self.ipv6_neighbors)
+    /// Free entries for neighbours of a family, of which `used` exist.
+    pub(crate) fn free_neighbors(&self, afi: Afi, used: [u32; 2]) -> u32 {
+        free(afi, [self.ipv4_neighbors, self.ipv6_neighbors], used, self.shared_neighbors)
     }
 }
 
@@ -123,7 +150,7 @@ pub struct Behavior {
 }
 
 /// The settings' names.
-pub const SETTINGS: [&str; 16] = [
+pub const SETTINGS: [&str; 19] = [
     "ipv4-routes",
     "ipv6-routes",
     "ipv4-next-hops",
@@ -134,6 +161,9 @@ pub const SETTINGS: [&str; 16] = [
     "groups",
     "group-members",
     "labels",
+    "fdb-entries",
+    "shared-routes",
+    "shared-neighbors",
     "call-us",
     "bulk-us",
     "entry-us",
@@ -156,7 +186,16 @@ impl Behavior {
             "groups" => &mut limits.groups,
             "group-members" => &mut limits.group_members,
             "labels" => &mut limits.labels,
+            "fdb-entries" => &mut limits.fdb_entries,
             "fail-entry" => &mut self.failures.entry,
+            _ => return None,
+        })
+    }
+
+    fn flag(&mut self, name: &str) -> Option<&mut bool> {
+        Some(match name {
+            "shared-routes" => &mut self.limits.shared_routes,
+            "shared-neighbors" => &mut self.limits.shared_neighbors,
             _ => return None,
         })
     }
@@ -170,12 +209,33 @@ impl Behavior {
         })
     }
 
+    /// Sets several, `profile` first, whatever its place.
+    ///
+    /// # Errors
+    /// As [`Behavior::set`].
+    pub fn set_all<'a>(&mut self, settings: &[(&'a str, &'a str)]) -> Result<(), String> {
+        let (profile, others): (Vec<_>, Vec<_>) = settings.iter().partition(|(name, _)| *name == "profile");
+        profile.into_iter().chain(others).try_for_each(|(name, value)| self.set(name, value))
+    }
+
     /// Sets one of [`SETTINGS`]. `rate` is routes a second, 0 for no limit: the inverse of
-    /// `entry-us`.
+    /// `entry-us`. `profile` sets all sizes of tables, to those of a [`Profile`].
     ///
     /// # Errors
     /// A sentence, when the setting is unknown or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        if name == "profile" {
+            let profile = Profile::named(value).ok_or_else(|| {
+                let names = PROFILES.map(|profile| profile.name).join(", ");
+                format!("profile = {value} is no chip whose sizes are known; write {names}")
+            })?;
+            self.limits = profile.limits;
+            return Ok(());
+        }
+        if let Some(place) = self.flag(name) {
+            *place = value.parse().map_err(|_| format!("{name} = {value} is neither true nor false"))?;
+            return Ok(());
+        }
         if let Some(place) = self.limit(name) {
             *place = value
                 .parse()
@@ -205,7 +265,10 @@ impl Behavior {
                 self.failures.per_million = (share * 1e6).round() as u32;
             }
             _ => {
-                return Err(format!("the chip has no setting \"{name}\"; it has {}", SETTINGS.join(", ")));
+                return Err(format!(
+                    "the chip has no setting \"{name}\"; it has profile, {}",
+                    SETTINGS.join(", ")
+                ));
             }
         }
         Ok(())
@@ -216,6 +279,9 @@ impl Behavior {
         let value = |name: &str| {
             if let Some(limit) = self.limit(name) {
                 return limit.to_string();
+            }
+            if let Some(flag) = self.flag(name) {
+                return flag.to_string();
             }
             if let Some(time) = self.time(name) {
                 return short(time.as_nanos() as f64 / 1e3);
@@ -269,7 +335,9 @@ mod tests {
         behavior.set("rate", "0").unwrap();
         assert_eq!(behavior.latency.entry, Duration::ZERO);
         for (name, value, message) in [
-            ("speed", "3", "no setting \"speed\"; it has ipv4-routes"),
+            ("speed", "3", "no setting \"speed\"; it has profile, ipv4-routes"),
+            ("profile", "tomahawk9", "no chip whose sizes are known; write spectrum, tomahawk, trident"),
+            ("shared-routes", "1", "neither true nor false"),
             ("groups", "-1", "no number"),
             ("entry-us", "soon", "no number"),
             ("call-us", "4e9", "more than an hour"),
@@ -279,6 +347,37 @@ mod tests {
             let refused = behavior.set(name, value).unwrap_err();
             assert!(refused.contains(message), "{refused}");
         }
+    }
+
+    #[test]
+    fn profile_is_set_first_and_single_sizes_after_it() {
+        let mut behavior = Behavior::default();
+        behavior.set_all(&[("groups", "7"), ("profile", "tomahawk"), ("rate", "20000")]).unwrap();
+        let expected = Limits { groups: 7, ..Profile::named("tomahawk").unwrap().limits };
+        assert_eq!((behavior.limits, behavior.latency.entry), (expected, Duration::from_micros(50)));
+        let mut again = Behavior::default();
+        for (name, value) in behavior.settings() {
+            again.set(name, &value).unwrap();
+        }
+        assert_eq!(again, behavior);
+    }
+
+    #[test]
+    fn families_of_a_shared_table_take_room_from_each_other() {
+        let limits = Limits { ipv4_routes: 64, ipv6_routes: 8, shared_routes: true, ..Limits::default() };
+        let of = |used| [Afi::Ipv4, Afi::Ipv6].map(|afi| limits.free_routes(afi, used));
+        assert_eq!(of([0, 0]), [64, 8]);
+        assert_eq!(of([1, 0]), [63, 7]);
+        assert_eq!(of([8, 0]), [56, 7]);
+        assert_eq!(of([8, 7]), [0, 0]);
+        assert_eq!(of([0, 1]), [56, 7]);
+        assert_eq!(of([64, 0]), [0, 0]);
+        // Smaller tables than what is there.
+        assert_eq!(of([70, 9]), [0, 0]);
+        let alone = Limits { ipv6_routes: 0, ..limits };
+        assert_eq!(alone.free_routes(Afi::Ipv4, [3, 0]), 61);
+        let apart = Limits { shared_routes: false, ..limits };
+        assert_eq!((apart.free_routes(Afi::Ipv4, [1, 8]), apart.free_routes(Afi::Ipv6, [64, 1])), (63, 7));
     }
 
     #[test]

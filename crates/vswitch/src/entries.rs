@@ -6,6 +6,9 @@ use ribtide_swss::row::Mac;
 use ribtide_swss::sai::text::read_oid;
 use ribtide_swss::sai::{Attr, Attrs, ObjectType, Oid, RawText, Status, Verb, schema};
 
+/// The type of entries of the FDB.
+const FDB_ENTRY: &str = "SAI_OBJECT_TYPE_FDB_ENTRY";
+
 /// Free entries of a type, whatever is used: those of SONiC's virtual switch
 /// (`vslib/VirtualSwitchSaiInterface.cpp`).
 pub(crate) fn available(object: ObjectType) -> Option<u64> {
@@ -47,9 +50,13 @@ impl VirtualSwitch {
         match (verb, self.entries.contains_key(&entry)) {
             (Verb::Create, true) => return Err(Status::ItemAlreadyExists),
             (Verb::Set | Verb::Remove, false) => return Err(Status::ItemNotFound),
+            (Verb::Create, false) if object.name() == FDB_ENTRY && self.free_fdb_entries() == 0 => {
+                return Err(Status::TableFull);
+            }
             (Verb::Create, false) => {
                 schema::complete(object, attrs).map_err(|broken| broken.status)?;
                 self.refer_all(key.oids().iter().copied().chain(named(attrs)), 1);
+                self.fdb_entries += u32::from(object.name() == FDB_ENTRY);
                 self.entries.insert(entry, attrs.iter().cloned().collect());
             }
             (Verb::Set, true) => {
@@ -70,6 +77,11 @@ impl VirtualSwitch {
             (Verb::Remove, true) => self.drop_entry(&entry),
         }
         Ok(())
+    }
+
+    /// Free entries of the FDB.
+    pub(crate) fn free_fdb_entries(&self) -> u32 {
+        self.behavior().limits.fdb_entries.saturating_sub(self.fdb_entries)
     }
 
     /// The port or LAG of an address in a VLAN, by its FDB entry.
@@ -98,7 +110,8 @@ impl VirtualSwitch {
     }
 
     pub(crate) fn drop_entry(&mut self, entry: &(ObjectType, RawText)) {
-        let attrs = self.entries.remove(entry).unwrap_or_default();
+        let Some(attrs) = self.entries.remove(entry) else { return };
+        self.fdb_entries -= u32::from(entry.0.name() == FDB_ENTRY);
         self.refer_all(entry.1.oids().iter().copied().chain(named(&attrs)), -1);
     }
 

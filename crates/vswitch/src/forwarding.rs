@@ -86,6 +86,52 @@ impl VirtualSwitch {
         self.routers.get(&vr).into_iter().flat_map(|router| router.iter().map(|(prefix, _)| prefix))
     }
 
+    /// The action and the target object of the route at exactly `prefix`.
+    pub fn route_action(&self, vr: Oid, prefix: AnyPrefix) -> Option<(PacketAction, Oid)> {
+        let action = self.targets.action(self.routers.get(&vr)?.get(prefix)?);
+        Some((action.packet, action.to))
+    }
+
+    /// Every route of virtual router `vr` with its action and target object, in any order.
+    pub fn route_actions(&self, vr: Oid) -> impl Iterator<Item = (AnyPrefix, PacketAction, Oid)> {
+        let routes = self.routers.get(&vr).into_iter().flat_map(|router| router.iter());
+        routes.map(|(prefix, target)| {
+            let action = self.targets.action(target);
+            (prefix, action.packet, action.to)
+        })
+    }
+
+    /// The members of a group, in the order in which they came.
+    pub fn group_members(&self, group: Oid) -> &[Oid] {
+        self.members.get(&group).map_or(&[], |members| members)
+    }
+
+    /// The first result of `pick` among the attributes of an object.
+    pub fn attribute<T>(&self, object: Oid, pick: impl FnMut(&Attr) -> Option<T>) -> Option<T> {
+        self.objects.find(object, pick)
+    }
+
+    /// The name of a port.
+    pub fn port_name(&self, port: Oid) -> Option<&Name> {
+        self.port_names.get(&port)
+    }
+
+    /// The CPU port; `None` before the switch is created.
+    pub fn cpu_port(&self) -> Option<Oid> {
+        self.started.as_ref().map(|own| own.cpu_port)
+    }
+
+    /// Every neighbour: its router interface, its address and its MAC address, in no order.
+    pub fn neighbors(&self) -> impl Iterator<Item = (Oid, IpAddr, Mac)> {
+        let all = self.neighbors.iter();
+        all.filter_map(|((rif, ip), attrs)| Some((*rif, *ip, neighbor_mac(attrs)?)))
+    }
+
+    /// The MAC address of a neighbour.
+    pub fn neighbor_mac(&self, rif: Oid, ip: IpAddr) -> Option<Mac> {
+        self.neighbors.get(&(rif, ip)).and_then(|attrs| neighbor_mac(attrs))
+    }
+
     /// Looks up each address and compares the result with the expected gateway.
     pub fn check(&self, vr: Oid, expected: impl IntoIterator<Item = (IpAddr, IpAddr)>) -> Checked {
         let mut checked = Checked::default();

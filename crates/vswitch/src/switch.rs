@@ -83,6 +83,8 @@ pub struct VirtualSwitch {
     pub(crate) parts: PortParts,
     /// Entries whose key is not typed.
     pub(crate) entries: BTreeMap<(ObjectType, RawText), Attrs>,
+    /// Of these, those of the FDB.
+    pub(crate) fdb_entries: u32,
     /// Attributes of routes outside of the route path.
     route_attrs: Map<(Oid, AnyPrefix), Attrs>,
     /// Entries by family, counted along: next hops, neighbours. Next hops with labels are of neither.
@@ -137,6 +139,16 @@ impl VirtualSwitch {
         VirtualSwitch { setup, behavior, ..VirtualSwitch::default() }
     }
 
+    /// The ports that it has from the start, and those that it expects.
+    pub fn setup(&self) -> &[PortSetup] {
+        &self.setup
+    }
+
+    /// The type of an object.
+    pub fn kind(&self, object: Oid) -> Option<ObjectType> {
+        self.objects.get(object).map(|object| object.kind)
+    }
+
     /// Its behaviour.
     pub fn behavior(&self) -> Behavior {
         self.behavior
@@ -152,11 +164,10 @@ impl VirtualSwitch {
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<(), String> {
         let (mut behavior, mut stall, now) = (self.behavior, self.stall, Instant::now());
-        for (name, value) in settings {
-            if name != "stall" {
-                behavior.set(name, value)?;
-                continue;
-            }
+        let (stalls, settings): (Vec<_>, Vec<_>) =
+            settings.into_iter().partition(|(name, _)| *name == "stall");
+        behavior.set_all(&settings)?;
+        for (_, value) in stalls {
             let since = self.stall.map_or(now, |stall| stall.since);
             stall = match value {
                 "off" => None,
@@ -443,7 +454,7 @@ impl VirtualSwitch {
         let old = router.get(entry.dest);
         match (verb, old) {
             (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),
-            (Verb::Create, None) if self.routes[index(afi)] >= self.behavior.limits.routes(afi) => {
+            (Verb::Create, None) if self.behavior.limits.free_routes(afi, self.routes) == 0 => {
                 return Err(Status::TableFull);
             }
             (Verb::Set | Verb::Remove, None) => return Err(Status::ItemNotFound),
@@ -558,6 +569,7 @@ impl VirtualSwitch {
             return Err(Status::InvalidObjectId);
         }
         let (key, afi) = ((entry.rif, entry.ip), family(entry.ip));
+        let free = self.behavior.limits.free_neighbors(afi, self.neighbor_counts);
         let count = &mut self.neighbor_counts[index(afi)];
         match (verb, self.neighbors.get_mut(&key)) {
             (Verb::Create, Some(_)) => return Err(Status::ItemAlreadyExists),
@@ -565,7 +577,7 @@ impl VirtualSwitch {
                 if !attrs.iter().any(|a| matches!(a, Attr::NeighborMac(_))) {
                     return Err(Status::MandatoryAttributeMissing);
                 }
-                if *count >= self.behavior.limits.neighbors(afi) {
+                if free == 0 {
                     return Err(Status::TableFull);
                 }
                 *count += 1;
@@ -635,8 +647,8 @@ impl VirtualSwitch {
                 *value = ports.into();
             }
             Attr::SwitchEcmpGroups(value) => *value = limits.groups,
-            Attr::SwitchAvailableIpv4Route(value) => *value = left(limits.ipv4_routes, self.routes[0]),
-            Attr::SwitchAvailableIpv6Route(value) => *value = left(limits.ipv6_routes, self.routes[1]),
+            Attr::SwitchAvailableIpv4Route(value) => *value = limits.free_routes(Afi::Ipv4, self.routes),
+            Attr::SwitchAvailableIpv6Route(value) => *value = limits.free_routes(Afi::Ipv6, self.routes),
             Attr::SwitchAvailableIpv4Nexthop(value) => {
                 *value = left(limits.ipv4_next_hops, self.next_hops[0])
             }
@@ -644,10 +656,10 @@ impl VirtualSwitch {
                 *value = left(limits.ipv6_next_hops, self.next_hops[1])
             }
             Attr::SwitchAvailableIpv4Neighbor(value) => {
-                *value = left(limits.ipv4_neighbors, self.neighbor_counts[0]);
+                *value = limits.free_neighbors(Afi::Ipv4, self.neighbor_counts);
             }
             Attr::SwitchAvailableIpv6Neighbor(value) => {
-                *value = left(limits.ipv6_neighbors, self.neighbor_counts[1]);
+                *value = limits.free_neighbors(Afi::Ipv6, self.neighbor_counts);
             }
             Attr::SwitchAvailableGroup(value) => *value = left(limits.groups, self.groups),
             Attr::SwitchAvailableGroupMember(value) => {
@@ -778,11 +790,12 @@ impl Sai for VirtualSwitch {
         let limits = &self.behavior.limits;
         let of = |afi: Afi| attrs.iter().any(|attr| is_of_family(attr, afi));
         let mpls = attrs.contains(&Attr::NextHopKind(NextHopType::Mpls));
+        let family = [Afi::Ipv4, Afi::Ipv6].into_iter().find(|afi| of(*afi));
         let (limit, count) = match object {
-            ObjectType::RouteEntry if of(Afi::Ipv4) => (limits.ipv4_routes, self.routes[0]),
-            ObjectType::RouteEntry if of(Afi::Ipv6) => (limits.ipv6_routes, self.routes[1]),
-            ObjectType::NeighborEntry if of(Afi::Ipv4) => (limits.ipv4_neighbors, self.neighbor_counts[0]),
-            ObjectType::NeighborEntry if of(Afi::Ipv6) => (limits.ipv6_neighbors, self.neighbor_counts[1]),
+            ObjectType::RouteEntry if let Some(afi) = family => (limits.free_routes(afi, self.routes), 0),
+            ObjectType::NeighborEntry if let Some(afi) = family => {
+                (limits.free_neighbors(afi, self.neighbor_counts), 0)
+            }
             ObjectType::NextHop if mpls => (limits.labelled_next_hops, self.labelled_next_hops),
             ObjectType::NextHopGroup => (limits.groups, self.groups),
             ObjectType::NextHopGroupMember => (limits.group_members, self.group_members),

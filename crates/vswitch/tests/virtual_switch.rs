@@ -6,7 +6,7 @@ use ribtide_swss::sai::{
     Attr, ErrorMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
     OutsegType, PacketAction, RifType, RouteEntry, Sai, Status, Verb,
 };
-use ribtide_vswitch::{Behavior, Cursor, EntryKey, Limits, PortSetup, VirtualSwitch};
+use ribtide_vswitch::{Behavior, Cursor, EntryKey, Limits, PROFILES, PortSetup, Profile, VirtualSwitch};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -380,6 +380,53 @@ fn a_full_table_refuses_and_recovers() {
     statuses.clear();
     bench.chip.bulk(create, kind, &mut items, ErrorMode::StopOnError, &mut statuses);
     assert_eq!(statuses, [Status::TableFull, Status::NotExecuted, Status::NotExecuted, Status::NotExecuted]);
+}
+
+/// Each profile takes as many routes as it says and refuses the next one, in the middle of a bulk.
+#[test]
+fn profile_is_full_at_its_size() {
+    for Profile { name, limits } in PROFILES {
+        for v6 in [false, true] {
+            let mut bench = Bench::new(limits);
+            let size = if v6 { limits.ipv6_routes } else { limits.ipv4_routes };
+            let dest = |n: u32| match v6 {
+                true => format!("2001:db8:{:x}:{:x}::/64", n >> 16, n & 0xffff),
+                false => format!("{}.{}.{}.0/24", 20 + (n >> 16), (n >> 8) & 0xff, n & 0xff),
+            };
+            let drop = || [Attr::RoutePacketAction(PacketAction::Drop)];
+            let mut items: Vec<Item> =
+                (0..size + 3).map(|n| Item::new(bench.entry(&dest(n)), drop())).collect();
+            let mut statuses = Vec::new();
+            for bulk in items.chunks_mut(1000) {
+                bench.chip.bulk(
+                    Verb::Create,
+                    ObjectType::RouteEntry,
+                    bulk,
+                    ErrorMode::IgnoreError,
+                    &mut statuses,
+                );
+            }
+            let full = statuses.iter().position(|status| *status == Status::TableFull);
+            assert_eq!(full, Some(size as usize), "{name}");
+            assert!(statuses.iter().all(|status| status.is_success() || *status == Status::TableFull));
+            let mut left = [Attr::SwitchAvailableIpv4Route(9), Attr::SwitchAvailableIpv6Route(9)];
+            bench.chip.get(ObjectType::Switch, &bench.switch.into(), &mut left).unwrap();
+            // Of a shared table nothing is left for the other family either.
+            let (v4, other) = match (limits.shared_routes, v6) {
+                (true, _) => (0, 0),
+                (false, true) => (limits.ipv4_routes, 0),
+                (false, false) => (0, limits.ipv6_routes),
+            };
+            let expected = [Attr::SwitchAvailableIpv4Route(v4), Attr::SwitchAvailableIpv6Route(other)];
+            assert_eq!(left, expected, "{name}");
+            let other = if v6 { "20.0.0.0/24" } else { "2001:db8::/64" };
+            let status = bench.route(Verb::Create, other, drop().into());
+            let expected = if limits.shared_routes { Status::TableFull } else { Status::Success };
+            assert_eq!(status, expected, "{name}");
+            assert_eq!(bench.route(Verb::Remove, &dest(7), vec![]), Status::Success);
+            assert_eq!(bench.route(Verb::Create, &dest(size), drop().into()), Status::Success, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -48,6 +48,36 @@ class Client:
         connection.close()
         return reply.status, text
 
+    def events(self, last=None, within=30, **fields):
+        """The events of `/v1/events` from now on, or after the id `last`, each as (kind, id, data); a client from the
+        document checks the data. Ends where the router sends nothing for `within` seconds."""
+        kinds = self.operations["get_v1_events"][2]["x-events"]
+        connection = UnixHttp(self.socket)
+        connection.timeout = within
+        connection.request("GET", "/v1/events?" + urllib.parse.urlencode(fields), headers={"Last-Event-ID": last} if last else {})
+        reply = connection.getresponse()
+        if reply.status != 200:
+            raise ApiError(reply.status, json.loads(reply.read())["error"])
+        assert reply.headers["Content-Type"] == "text/event-stream"
+        event = {}
+        try:
+            while line := reply.readline().decode():
+                name, _, value = line.rstrip("\n").partition(": ")
+                if line != "\n":
+                    event[name] = value
+                    continue
+                if "data" in event:
+                    data = json.loads(event["data"])
+                    self.check(kinds[event["event"]], data)
+                    yield event["event"], event["id"], data
+                elif "id" in event:
+                    yield None, event["id"], None
+                event = {}
+        except TimeoutError:
+            return
+        finally:
+            connection.close()
+
     def __getattr__(self, name):
         if name not in self.operations:
             raise AttributeError(f"the document has no operation {name}")

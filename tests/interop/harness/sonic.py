@@ -47,14 +47,18 @@ class Sonic:
     """Redis and the three daemons, or those of `start`, in a host whose ports are up. `config` is for CONFIG_DB; `flags`
     are given to a daemon beside SONiC's. `packets`: the switch forwards them; the host has the netdevs eth1, eth2, … of the ports, and
     their host interfaces come from the switch. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
-    the databases have beside their socket; `state`: STATE_DB and COUNTERS_DB are on another server."""
+    the databases have beside their socket; `state`: STATE_DB and COUNTERS_DB are on another server. `kernel`: the chip is the kernel of the
+    host, which has the netdevs of the ports already."""
 
     def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1",
-                 state=False, packets=False):
+                 state=False, packets=False, kernel=False):
         self.host = host
         self.vrfs = vrfs or {}
         self.redis = Redis(host, address=redis, state=state)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
+        if kernel:
+            at = self.flags["syncd"].index("--query-socket")
+            self.flags["syncd"][at:at + 2] = ["--kernel-chip"]
         self.config = dict(config or {})
         if suppress:
             # SONiC's script gives orchagent its flag for the same setting.
@@ -65,8 +69,9 @@ class Sonic:
         self.processes = {}
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n"
                                                  f"SAI_VS_HOSTIF_USE_TAP_DEVICE={str(packets).lower()}\n")
-        (host.folder / "lanemap.ini").write_text("".join(f"eth{n + 1}:{p.lanes}\n" for n, p in enumerate(PORTS)))
-        for port in PORTS if not packets else []:
+        names = [p.name if kernel else f"eth{n + 1}" for n, p in enumerate(PORTS)]
+        (host.folder / "lanemap.ini").write_text("".join(f"{name}:{p.lanes}\n" for name, p in zip(names, PORTS)))
+        for port in PORTS if not packets and not kernel else []:
             host.lan(port.name, *port.addresses)
         for name in FLAGS:
             (host.folder / name).symlink_to(binary())

@@ -34,6 +34,19 @@ fn ended(name: &str) -> Refusal {
     Refusal::Missing(format!("the session with {name} is not established, so it has no routes"))
 }
 
+/// Conditions on what is sent: on the attributes as sent, and on when the best path changed.
+#[derive(Default)]
+struct Conditions {
+    attributes: AttributeFilter,
+    changed: Option<(u32, u32)>,
+}
+
+impl Conditions {
+    fn is_empty(&self) -> bool {
+        self.attributes.is_empty() && self.changed.is_none()
+    }
+}
+
 /// A neighbour with a session, and the worker that has its update group.
 struct Member<'a> {
     router: &'a RouterState,
@@ -48,6 +61,11 @@ impl<'a> Member<'a> {
         let (view, up) = session(&bgp, name)?;
         let worker = bgp.workers.get(up.worker).ok_or_else(|| ended(name))?;
         Ok(Member { router, name, id: view.id, worker })
+    }
+
+    /// The second of the router's clock.
+    fn now(&self) -> u32 {
+        self.router.clock.seconds()
     }
 
     /// The prefixes that wait to be sent to it, and whether it waits for a table.
@@ -66,10 +84,12 @@ impl<'a> Member<'a> {
     /// Its own default route, if it is sent one and BGP has none.
     fn own_default_alone<F: BgpFamily>(
         &self,
-        conditions: &AttributeFilter,
+        conditions: &Conditions,
     ) -> Result<Option<AdvertisedRoute>, Refusal> {
         let prefix = Prefix::<F>::default_route();
-        let Some(own) = self.own_default::<F>()?.filter(|own| is_sent_so(own, conditions)) else {
+        // It has no age.
+        let fits = |own: &AdvertisedPath| conditions.changed.is_none() && is_sent_so(own, conditions);
+        let Some(own) = self.own_default::<F>()?.filter(fits) else {
             return Ok(None);
         };
         let of_bgp =
@@ -78,6 +98,7 @@ impl<'a> Member<'a> {
             prefix: prefix.to_string(),
             path_id: own.id,
             sent: Some(sent_path(&own.form)),
+            age_seconds: None,
             reasons: vec![OWN_DEFAULT.into()],
         }))
     }
@@ -135,13 +156,13 @@ impl<'a> Member<'a> {
         &self,
         prefixes: impl Iterator<Item = Prefix<F>>,
         all: bool,
-        conditions: &AttributeFilter,
+        conditions: &Conditions,
     ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         let mut found = Vec::new();
         let exported = self.exports(prefixes)?.into_iter();
         for exported in exported.filter_map(|exported| exported.fitting(conditions)) {
             if !exported.sent.is_empty() {
-                found.append(&mut exported.routes());
+                found.append(&mut exported.routes(self.now()));
             } else if all {
                 found.append(&mut self.explained(exported)?);
             }
@@ -150,11 +171,7 @@ impl<'a> Member<'a> {
     }
 
     /// The routes of one prefix, with reasons at the first; empty if BGP does not have it.
-    fn of_prefix(
-        &self,
-        prefix: AnyPrefix,
-        conditions: &AttributeFilter,
-    ) -> Result<Vec<AdvertisedRoute>, Refusal> {
+    fn of_prefix(&self, prefix: AnyPrefix, conditions: &Conditions) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match prefix {
             AnyPrefix::V4(prefix) => self.of_one(prefix, conditions),
             AnyPrefix::V6(prefix) => self.of_one(prefix, conditions),
@@ -164,7 +181,7 @@ impl<'a> Member<'a> {
     fn of_one<F: BgpFamily>(
         &self,
         prefix: Prefix<F>,
-        conditions: &AttributeFilter,
+        conditions: &Conditions,
     ) -> Result<Vec<AdvertisedRoute>, Refusal> {
         match self.exports(std::iter::once(prefix))?.pop() {
             Some(exported) => {
@@ -177,12 +194,13 @@ impl<'a> Member<'a> {
 
     /// The routes of a prefix, the first with reasons; one if nothing is sent.
     fn explained<F: BgpFamily>(&self, exported: Exported<F>) -> Result<Vec<AdvertisedRoute>, Refusal> {
-        let mut routes = exported.routes();
+        let mut routes = exported.routes(self.now());
+        let age_seconds = routes::age(self.now(), exported.view.changed);
         let prefix = exported.prefix.to_string();
         let reasons = self.reasons(exported)?;
         match routes.first_mut() {
             Some(first) => first.reasons = reasons,
-            None => routes.push(AdvertisedRoute { prefix, path_id: None, sent: None, reasons }),
+            None => routes.push(AdvertisedRoute { prefix, path_id: None, sent: None, age_seconds, reasons }),
         }
         Ok(routes)
     }
@@ -220,19 +238,23 @@ struct Exported<F: BgpFamily> {
 }
 
 /// Whether the attributes of a sent path fit.
-fn is_sent_so(path: &AdvertisedPath, conditions: &AttributeFilter) -> bool {
-    conditions.fits(&path.form.attributes, split_zone(path.form.next_hop.addr()).0)
+fn is_sent_so(path: &AdvertisedPath, Conditions { attributes, .. }: &Conditions) -> bool {
+    attributes.fits(&path.form.attributes, split_zone(path.form.next_hop.addr()).0)
 }
 
 impl<F: BgpFamily> Exported<F> {
     /// The same with the sent paths that fit, as sent; of a prefix that is not sent, if its best path does.
-    fn fitting(mut self, conditions: &AttributeFilter) -> Option<Self> {
+    fn fitting(mut self, conditions: &Conditions) -> Option<Self> {
         if conditions.is_empty() {
             return Some(self);
+        }
+        if !filter::is_of_time(conditions.changed, self.view.changed) {
+            return None;
         }
         if self.sent.is_empty() {
             let best = self.view.best.as_ref()?;
             return conditions
+                .attributes
                 .fits(best.attrs.bytes(), split_zone(best.attrs.next_hop().addr()).0)
                 .then_some(self);
         }
@@ -240,12 +262,14 @@ impl<F: BgpFamily> Exported<F> {
         (!self.sent.is_empty()).then_some(self)
     }
 
-    /// The sent paths.
-    fn routes(&self) -> Vec<AdvertisedRoute> {
+    /// The sent paths, at the second `now`.
+    fn routes(&self, now: u32) -> Vec<AdvertisedRoute> {
+        let age_seconds = routes::age(now, self.view.changed);
         let route = |path: &AdvertisedPath| AdvertisedRoute {
             prefix: self.prefix.to_string(),
             path_id: path.id,
             sent: Some(sent_path(&path.form)),
+            age_seconds,
             reasons: Vec::new(),
         };
         self.sent.iter().map(route).collect()
@@ -279,7 +303,8 @@ pub(crate) fn advertised(
     let member = Member::new(router, text)?;
     let (waiting, joining) = member.progress()?;
     let set = filter::prefixes(query.prefix.as_deref(), query.r#match)?;
-    let conditions = filter::advertised(query)?;
+    let (attributes, changed) = filter::advertised(router, query)?;
+    let conditions = Conditions { attributes, changed };
     if let Some(text) = query.prefix.as_ref().filter(|_| set.is_none()) {
         let prefix = text.parse().map_err(|e: ParsePrefixError| Refusal::Bad(e.to_string()))?;
         let routes = member.of_prefix(prefix, &conditions)?;
@@ -298,15 +323,16 @@ pub(crate) fn advertised(
             [member.own_default_alone::<V4>(&conditions)?, member.own_default_alone::<V6>(&conditions)?];
         routes.extend(own.into_iter().flatten().filter(all_prefixes));
     }
+    let of = format!("{text} {}", query.parameters());
     let mut read = match query.cursor.as_deref() {
         None => Read::begin(router, None, set)?,
-        Some(cursor) => router.route_reads.take(cursor)?,
+        Some(cursor) => router.advertised_reads.take(cursor, &of)?,
     };
     // The export policy runs for each prefix that is looked at, so a page looks at no more than its limit.
     let (v4, v6) = read.next(limit);
     routes.extend(member.routes(v4.into_iter(), query.all, &conditions)?);
     routes.extend(member.routes(v6.into_iter(), query.all, &conditions)?);
-    let next = (!read.is_empty()).then(|| router.route_reads.put(read));
+    let next = (!read.is_empty()).then(|| router.advertised_reads.put(&of, read));
     Ok(AdvertisedPage { routes, waiting, joining, next })
 }
 
@@ -323,7 +349,7 @@ pub(super) fn explain_to(
         return Ok(ExplainStage::new(name, StageState::Stopped, vec![why]));
     }
     let member = Member::new(router, &neighbor)?;
-    let mut routes = member.of_prefix(prefix, &AttributeFilter::default())?;
+    let mut routes = member.of_prefix(prefix, &Conditions::default())?;
     let Some(first) = routes.first_mut() else {
         let nothing = "not sent: BGP has no route of this prefix";
         return Ok(ExplainStage::new(name, StageState::Absent, vec![nothing.into()]));

@@ -14,9 +14,9 @@ use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
-    BgpSummary, Clear, Cleared, MaxPrefixes, Messages, Neighbor, NeighborPage, PeerRestart, PerFamilyCount,
-    ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo, Threading, WaitingInterface,
-    WriteQueue, ZonedAddress,
+    BgpSummary, Clear, Cleared, GroupTotal, GroupTotals, MaxPrefixes, Messages, Neighbor, NeighborPage,
+    PeerRestart, PerFamilyCount, ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo,
+    Threading, WaitingInterface, WriteQueue, ZonedAddress,
 };
 use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, for_each_bgp_family};
 use ribtide_wire::bgp::message::MessageType;
@@ -62,8 +62,31 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
         paths: routes.paths,
         active: routes.active,
         waiting_interfaces: waiting.into_iter().map(waiting_interface).collect(),
+        groups: None,
         neighbors: None,
     })
+}
+
+/// The neighbours of each configured group together.
+pub(crate) fn group_totals(router: &RouterState) -> Result<GroupTotals, Refusal> {
+    let bgp = bgp(router)?;
+    let mut totals: BTreeMap<String, GroupTotal> = BTreeMap::new();
+    for neighbor in neighbors(&bgp, every_neighbor(&bgp)?)? {
+        let total = totals.entry(neighbor.group.clone()).or_default();
+        total.group = neighbor.group;
+        total.neighbors += 1;
+        total.flaps += neighbor.flaps;
+        if let Some(session) = neighbor.session {
+            total.established += 1;
+            total.accepted += session.accepted;
+            total.active += session.active;
+            total.advertised += session.advertised;
+            total.messages_received += session.messages_received.total();
+            total.messages_sent += session.messages_sent.total();
+            total.queued_bytes += session.write_queue.bytes;
+        }
+    }
+    Ok(GroupTotals { groups: totals.into_values().collect() })
 }
 
 fn waiting_interface(waiting: ribtide_bgpd::session::WaitingInterface) -> WaitingInterface {
@@ -350,15 +373,7 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         group: view.group,
         description: view.description,
         asn: view.asn,
-        kind: match view.kind {
-            PeerKind::External => "external",
-            PeerKind::RouteServerClient => "rs-client",
-            PeerKind::Confederation => "confederation",
-            PeerKind::Internal => "internal",
-            PeerKind::Client => "client",
-            PeerKind::Local(_) => "local",
-        }
-        .into(),
+        kind: kind(view.kind).into(),
         dynamic: view.dynamic,
         state: match (view.shutdown.is_some(), &view.held) {
             (true, _) => "Idle (shut down)".into(),
@@ -383,6 +398,18 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_error_seconds: view.last_error_age.map(|age| age / 1000),
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
+    }
+}
+
+/// The name of the kind of a session.
+pub(super) fn kind(kind: PeerKind) -> &'static str {
+    match kind {
+        PeerKind::External => "external",
+        PeerKind::RouteServerClient => "rs-client",
+        PeerKind::Confederation => "confederation",
+        PeerKind::Internal => "internal",
+        PeerKind::Client => "client",
+        PeerKind::Local(_) => "local",
     }
 }
 
@@ -499,6 +526,8 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         messages_sent: sent,
         write_queue: WriteQueue {
             bytes: up.writes.bytes as u64,
+            peak_bytes: up.writes.peak as u64,
+            bound_bytes: up.writes.bound as u64,
             blocks: up.writes.blocks,
             full: up.writes.full,
             stops: up.writes.stops,

@@ -35,7 +35,7 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
 
 /// Reads the configuration file again.
 pub(crate) fn reload(api: &ApiState) -> Result<Reloaded, Refusal> {
-    (api.reload)().map_err(Refusal::Bad)
+    (api.reload.apply)().map_err(Refusal::Bad)
 }
 
 /// The reply to a resize, or to a reload that made one.

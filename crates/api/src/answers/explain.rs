@@ -1,5 +1,6 @@
 //! `/v1/explain`: the state of a prefix in every stage, from received paths to the chip.
 
+use super::received::Imports;
 use super::{
     Refusal, RouterState, Target, advertised, asic, fib, nexthop, received, routes, target, vrf as vrf_of,
 };
@@ -12,7 +13,7 @@ use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
-    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
+    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Rib,
     SelectionResult, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
@@ -119,7 +120,7 @@ pub(crate) fn explain(
 }
 
 pub(super) fn stage(name: impl Into<String>, state: StageState, messages: Vec<String>) -> ExplainStage {
-    ExplainStage { stage: name.into(), state, messages }
+    ExplainStage::new(name, state, messages)
 }
 
 fn bgp_stage(
@@ -131,7 +132,8 @@ fn bgp_stage(
         return Ok(stage("bgp", StageState::Off, vec!["not configured".into()]));
     };
     let exact = route.and_then(|route| route.prefix.parse().ok()).or(prefix);
-    let rejected = exact.map_or(Ok(Vec::new()), |prefix| received::rejected(router, prefix))?;
+    let imports = exact.map_or(Ok(Imports::default()), |prefix| received::imports(router, prefix))?;
+    let Imports { rejected, changed } = imports;
     let Some(route) = route else {
         if !rejected.is_empty() {
             return Ok(stage("bgp", StageState::Stopped, rejected));
@@ -144,6 +146,7 @@ fn bgp_stage(
             ],
         ));
     };
+    let seconds = route.paths.iter().find(|path| path.best).and_then(|path| path.age_seconds);
     let mut messages =
         vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
     for p in &route.paths {
@@ -162,6 +165,9 @@ fn bgp_stage(
             }
         });
         messages.extend(p.validation.as_ref().map(|state| format!("its origin is {state} (RPKI)")));
+        let of_path = changed.iter().filter(|(neighbor, id, _)| *neighbor == p.neighbor && *id == p.path_id);
+        let by = of_path.flat_map(|(_, _, statements)| statements);
+        messages.extend(by.map(|statement| format!("import policy changed it: {statement}")));
     }
     messages.extend(rejected);
     if !route.suppressed_by.is_empty() {
@@ -169,7 +175,7 @@ fn bgp_stage(
         messages.push(format!(
             "advertised to no peer: the aggregate {aggregates} suppresses it (`ribtide show bgp aggregate`)"
         ));
-        return Ok(stage("bgp", StageState::Passed, messages));
+        return Ok(ExplainStage { seconds, ..stage("bgp", StageState::Passed, messages) });
     }
     match route.prefix.parse() {
         Ok(AnyPrefix::V4(prefix)) => exports(&bgp, prefix, route.held, &mut messages)?,
@@ -177,7 +183,8 @@ fn bgp_stage(
         Err(_) => {}
     }
     let best = route.paths.iter().any(|p| p.best);
-    Ok(stage("bgp", if best { StageState::Passed } else { StageState::Stopped }, messages))
+    let state = if best { StageState::Passed } else { StageState::Stopped };
+    Ok(ExplainStage { seconds, ..stage("bgp", state, messages) })
 }
 
 /// Update groups that get the best path, or would without `held`, and the decisions of their export
@@ -277,13 +284,17 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
             });
             let unresolved: Vec<Vec<HopInfo>> = others.collect();
             let delayed = delayed(s, vrf, &explanation);
+            let chains: Vec<String> =
+                explanation.group.hops.iter().flat_map(|hop| chain(s, rib, hop)).collect();
+            let now = s.now();
+            let since = rib.changed_at(prefix).map(|at| now.saturating_sub(at) / 1000);
             let statuses = explanation.dataplanes.iter().cloned();
             let statuses: Vec<_> = statuses.map(|(id, status)| (s.plane_name(id), status)).collect();
-            (explanation, unresolved, content, tracks, policy, statuses, delayed)
+            (explanation, unresolved, content, tracks, policy, statuses, (delayed, chains, since))
         });
         (found, s.awaited_interface(vrf, prefix))
     })?;
-    let Some((e, unresolved, content, tracks, policy, statuses, delayed)) = found else {
+    let Some((e, unresolved, content, tracks, policy, statuses, (delayed, chains, seconds))) = found else {
         let stage = match awaited {
             Some(name) => {
                 let messages = format!("the static route waits until there is an interface {name}");
@@ -304,9 +315,10 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
         SelectionResult::Selected | SelectionResult::Denied => String::new(),
         other => [&[other.to_string()][..], &lines(hops)].concat().join("; "),
     });
-    let mut stages = vec![rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy, delayed)];
+    let rib_stage = rib_stage(&e, &unresolved, content.as_deref(), tracks, &policy, (delayed, chains));
+    let mut stages = vec![ExplainStage { seconds, ..rib_stage }];
     for (name, status) in statuses {
-        stages.push(match status {
+        let stage = match status {
             InstallStatus::Installed => {
                 stage(name, StageState::Passed, vec!["installed, and confirmed".into()])
             }
@@ -314,7 +326,8 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
                 stage(name, StageState::Waiting, vec!["sent, not yet confirmed".into()])
             }
             InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
-        });
+        };
+        stages.push(ExplainStage { seconds, ..stage });
     }
     Ok(RibView { stages, best, bgp_selection })
 }
@@ -334,6 +347,45 @@ fn delayed(stage: &RibStage, vrf: VrfId, e: &Explanation) -> Vec<String> {
         format!("next hop {address} changed often, so BGP hears of it later (`ribtide show bgp nexthop`)")
     });
     lines.collect()
+}
+
+/// Steps of a chain that are shown, at most.
+const STEPS: usize = 8;
+
+/// The further steps by which a next hop resolves: a line for each route that it resolves through, to the one with an
+/// interface. Of a route with several next hops the first is followed.
+fn chain(stage: &RibStage, rib: &Rib, hop: &HopInfo) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut via = hop.via;
+    while let Some(prefix) = via.filter(|_| lines.len() < STEPS) {
+        let Some(explained) = rib.explain(prefix) else { break };
+        let Some(route) = explained.candidates.iter().find(|c| c.selection == SelectionResult::Selected)
+        else {
+            break;
+        };
+        let hops = &explained.group.hops;
+        let Some(first) = hops.first() else {
+            lines.push(format!("{prefix} is a {} route that discards", route.protocol));
+            break;
+        };
+        let by = match (first.received.gateway, first.received.interface) {
+            (Some(gateway), _) => format!("by {gateway}"),
+            (None, Some(index)) => format!("on {}", fib::interface_name(stage, index)),
+            (None, None) => "that discards".into(),
+        };
+        let more = match hops.len() {
+            0 | 1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let through = match (&first.outcome, first.via) {
+            (Outcome::Unresolved(why), _) => format!(", which does not resolve: {why}"),
+            (_, Some(next)) => format!(", which resolves through {next}"),
+            _ => String::new(),
+        };
+        lines.push(format!("{prefix} is a {} route {by}{more}{through}", route.protocol));
+        via = first.via;
+    }
+    lines
 }
 
 /// A line for each next hop: what it resolves to, or why it is unresolved.
@@ -363,7 +415,7 @@ fn rib_stage(
     content: Option<&[String]>,
     tracks: Option<(String, bool)>,
     policy: &str,
-    delayed: Vec<String>,
+    (delayed, chains): (Vec<String>, Vec<String>),
 ) -> ExplainStage {
     let mut messages = Vec::new();
     for (c, hops) in e.candidates.iter().zip(unresolved) {
@@ -377,6 +429,7 @@ fn rib_stage(
         }
     }
     messages.extend(lines(&e.group.hops));
+    messages.extend(chains);
     messages.extend(e.group.backup.iter().map(|hop| line("backup next hop", hop)));
     if e.group.on_backup {
         messages.push("its backup stands in for its next hops".into());

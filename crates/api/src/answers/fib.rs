@@ -18,6 +18,8 @@ struct Described {
     info: RouteInfo,
     hops: Vec<String>,
     states: Vec<(String, InstallStatus)>,
+    /// Seconds since it last changed, if it is known.
+    age: Option<u64>,
 }
 
 fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Described {
@@ -25,6 +27,7 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
         vrf: stage.vrf_name(vrf),
         states: stage.install_statuses(rib, info.prefix),
         hops: content(stage, &info.content),
+        age: rib.changed_at(info.prefix).map(|at| stage.now().saturating_sub(at) / 1000),
         info,
     }
 }
@@ -56,6 +59,7 @@ fn model(d: Described) -> FibRoute {
         distance: d.info.distance,
         group: Some(d.info.group.0),
         hops: d.hops,
+        age_seconds: d.age,
         dataplanes: d
             .states
             .into_iter()
@@ -157,8 +161,9 @@ pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<F
             found.ok_or_else(|| Refusal::Missing(format!("no{such} route for {text} is selected{whose}")))?;
         return Ok(FibPage { routes: vec![route], next: None });
     }
+    let of = query.parameters();
     let (vrf, mut read) = match query.cursor.as_deref() {
-        Some(cursor) => router.fib_reads.take(cursor)?,
+        Some(cursor) => router.fib_reads.take(cursor, &of)?,
         None => {
             let vrf = vrf_of(rib, vrf)?;
             let mut read =
@@ -175,18 +180,25 @@ pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<F
     while !read.is_done()
         && let Some(batch) = batches.next(routes.len())
     {
-        let conditions = conditions.clone();
+        let (conditions, room) = (conditions.clone(), limit - routes.len());
         let page = rib.handle.call(move |stage| {
             let rib = stage.rib.get(vrf)?;
-            let page = rib.page(&mut read, batch).into_iter().filter(|info| conditions.fits(rib, info));
-            let routes: Vec<_> = page.map(|info| describe(stage, vrf, rib, info)).collect();
+            // Looks on only while there is room, so nothing that fits is left behind.
+            let mut routes = Vec::new();
+            let mut left = batch;
+            while left > 0 && routes.len() < room && !read.is_done() {
+                let some = left.min(room - routes.len());
+                left -= some;
+                let page = rib.page(&mut read, some).into_iter().filter(|info| conditions.fits(rib, info));
+                routes.extend(page.map(|info| describe(stage, vrf, rib, info)));
+            }
             Some((read, routes))
         })?;
         let (rest, page) = page.ok_or_else(gone)?;
         read = rest;
         routes.extend(page.into_iter().map(model));
     }
-    let next = (!read.is_done()).then(|| router.fib_reads.put((vrf, read)));
+    let next = (!read.is_done()).then(|| router.fib_reads.put(&of, (vrf, read)));
     Ok(FibPage { routes, next })
 }
 

@@ -1,6 +1,6 @@
 //! Filters of lists of routes: from the fields of a query to conditions that the stages evaluate.
 //!
-//! A page ends with its last route that fits, or after [`LOOKED_AT_MAX`] routes that were looked at. So a
+//! A page ends with the last route that fits and has room, or after [`LOOKED_AT_MAX`] routes that were looked at. So a
 //! selective filter costs the client few requests, and a request a bounded time.
 
 use super::{Refusal, RouterState};
@@ -17,29 +17,37 @@ pub(super) const LOOKED_AT_MAX: usize = 100_000;
 /// Routes of one call of a stage while it looks for those that fit: some 0.1 ms.
 pub(super) const LOOKED_AT_BATCH: usize = 1000;
 
-/// The batches in which a page looks at routes.
+/// Routes of the first such call of a page with a filter.
+const LOOKED_AT_FIRST: usize = 64;
+
+/// The batches in which a page looks at routes. With a filter they grow, so that few calls find one route among many, and
+/// a route among the first costs little.
 pub(super) struct Batches {
     limit: usize,
     /// Whether each route fits, so that the page is filled to its limit.
     whole: bool,
+    size: usize,
     left: usize,
 }
 
 impl Batches {
     /// Of a page of `limit` routes.
     pub(super) fn new(limit: usize, whole: bool) -> Batches {
-        Batches { limit, whole, left: LOOKED_AT_MAX }
+        Batches { limit, whole, size: LOOKED_AT_FIRST, left: LOOKED_AT_MAX }
     }
 
-    /// The size of the next batch, when `found` routes fit so far; `None`: the page is complete.
+    /// The size of the next batch, when `found` routes fit so far; `None`: the page is complete. With a filter more may fit
+    /// than there is room for.
     pub(super) fn next(&mut self, found: usize) -> Option<usize> {
         let room = self.limit.saturating_sub(found);
         let batch = match self.whole {
             true => LOOKED_AT_BATCH.min(room),
-            // A batch must fit whole. A short last one would look at few routes in each call.
-            false => Some(LOOKED_AT_BATCH.min(self.limit)).filter(|batch| *batch <= room)?,
+            false if room == 0 => 0,
+            false => self.size,
         };
-        self.left = self.left.checked_sub(batch)?;
+        self.size = LOOKED_AT_BATCH.min(2 * self.size);
+        let batch = batch.min(self.left);
+        self.left -= batch;
         (batch > 0).then_some(batch)
     }
 }
@@ -50,7 +58,7 @@ fn wrong(field: &str, why: impl std::fmt::Display) -> Refusal {
 }
 
 /// The prefixes of a query. `None`: all, and for an exact match those that the caller looks up.
-pub(super) fn prefixes(prefix: Option<&str>, how: PrefixMatch) -> Result<Option<PrefixFilter>, Refusal> {
+pub(crate) fn prefixes(prefix: Option<&str>, how: PrefixMatch) -> Result<Option<PrefixFilter>, Refusal> {
     let name = match how {
         PrefixMatch::Exact => return Ok(None),
         PrefixMatch::Longer => "longer",
@@ -75,6 +83,51 @@ pub(super) fn next_hop(text: Option<&str>) -> Result<Option<IpAddr>, Refusal> {
         })
     };
     text.map(parse).transpose()
+}
+
+/// A duration: `90`, `90s`, `15m`, `6h` or `2d`.
+fn seconds(field: &str, text: &str) -> Result<u32, Refusal> {
+    let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
+        None => (text, 1),
+        Some(number) => (
+            number,
+            match text.as_bytes().last() {
+                Some(b'm') => 60,
+                Some(b'h') => 3600,
+                Some(b'd') => 86_400,
+                _ => 1,
+            },
+        ),
+    };
+    number.parse().ok().and_then(|n: u32| n.checked_mul(unit)).ok_or_else(|| {
+        wrong(field, format_args!("\"{text}\" is no duration; write seconds, or such as 90s, 15m, 6h or 2d"))
+    })
+}
+
+/// The seconds of the router's clock in which paths of these ages changed; `None` without a condition.
+fn changed(
+    router: &RouterState,
+    under: Option<&str>,
+    over: Option<&str>,
+) -> Result<Option<(u32, u32)>, Refusal> {
+    let under = under.map(|text| seconds("age-under", text)).transpose()?;
+    let over = over.map(|text| seconds("age-over", text)).transpose()?;
+    Ok(span(router.clock.seconds(), under, over))
+}
+
+/// The same at the second `now`. A span that ends before it begins holds no second.
+fn span(now: u32, under: Option<u32>, over: Option<u32>) -> Option<(u32, u32)> {
+    (under.is_some() || over.is_some()).then(|| {
+        let from = under.map_or(0, |under| (now + 1).saturating_sub(under));
+        // Nothing changed before the start.
+        let to = over.map_or(Some(u32::MAX), |over| now.checked_sub(over));
+        to.map_or((1, 0), |to| (from, to))
+    })
+}
+
+/// Whether a path that changed in this second fits; one whose time is not known fits no condition.
+pub(super) fn is_of_time(span: Option<(u32, u32)>, changed: Option<u32>) -> bool {
+    span.is_none_or(|(from, to)| changed.is_some_and(|at| (from..=to).contains(&at)))
 }
 
 /// The fields that are conditions on attributes.
@@ -127,7 +180,8 @@ const NO_VALIDATION: &str = "this router validates no routes; an [rpki] table in
 pub(super) fn paths(router: &RouterState, query: &RouteQuery) -> Result<PathFilter, Refusal> {
     let RouteQuery { community, as_path, origin_as, next_hop, neighbor, state, .. } = query;
     let attributes = AttributeFields { community, as_path, origin_as, next_hop }.filter()?;
-    let mut filter = PathFilter { attributes, ..PathFilter::default() };
+    let changed = changed(router, query.age_under.as_deref(), query.age_over.as_deref())?;
+    let mut filter = PathFilter { attributes, changed, ..PathFilter::default() };
     if let Some(name) = neighbor {
         filter.peer = Some(super::bgp::neighbor_named(&*super::bgp::bgp(router)?, name)?.id);
     }
@@ -156,11 +210,14 @@ pub(super) enum ReceivedState {
     Validity(Validity),
 }
 
+/// When a route has to have changed: not before the first and not after the second; always: `None`.
+type Changed = Option<(u32, u32)>;
+
 /// The conditions of a query about routes before import policy.
 pub(super) fn received(
     router: &RouterState,
     query: &ReceivedQuery,
-) -> Result<(KeptFilter, Option<ReceivedState>), Refusal> {
+) -> Result<(KeptFilter, Option<ReceivedState>, Changed), Refusal> {
     let ReceivedQuery { prefix, r#match, community, as_path, origin_as, next_hop, state, .. } = query;
     let filter = KeptFilter {
         prefixes: prefixes(prefix.as_deref(), *r#match)?,
@@ -175,13 +232,18 @@ pub(super) fn received(
     if matches!(state, Some(ReceivedState::Validity(_))) && router.rpki.get().is_none() {
         return Err(wrong("state", NO_VALIDATION));
     }
-    Ok((filter, state))
+    let changed = changed(router, query.age_under.as_deref(), query.age_over.as_deref())?;
+    Ok((filter, state, changed))
 }
 
-/// The conditions of a query about advertised routes.
-pub(super) fn advertised(query: &AdvertisedQuery) -> Result<AttributeFilter, Refusal> {
+/// The conditions of a query about advertised routes: on their attributes, and on when the best path changed.
+pub(super) fn advertised(
+    router: &RouterState,
+    query: &AdvertisedQuery,
+) -> Result<(AttributeFilter, Changed), Refusal> {
     let AdvertisedQuery { community, as_path, origin_as, next_hop, .. } = query;
-    AttributeFields { community, as_path, origin_as, next_hop }.filter()
+    let attributes = AttributeFields { community, as_path, origin_as, next_hop }.filter()?;
+    Ok((attributes, changed(router, query.age_under.as_deref(), query.age_over.as_deref())?))
 }
 
 #[cfg(test)]
@@ -189,22 +251,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_ends_with_its_last_batch_that_fits() {
+    fn batches_grow_up_to_a_bound_and_the_page_ends_when_it_is_full() {
         let mut whole = Batches::new(2500, true);
         assert_eq!(
             [0, 1000, 2000, 2500].map(|found| whole.next(found)),
             [Some(1000), Some(1000), Some(500), None]
         );
         let mut filtered = Batches::new(2500, false);
-        assert_eq!(
-            [0, 7, 1500, 1501].map(|found| filtered.next(found)),
-            [Some(1000), Some(1000), Some(1000), None]
-        );
-        let mut small = Batches::new(3, false);
-        assert_eq!([0, 0, 1].map(|found| small.next(found)), [Some(3), Some(3), None]);
-        let mut nothing_fits = Batches::new(10_000, false);
+        let found = [0, 7, 500, 800, 1500, 2499, 2600];
+        let batches = found.map(|found| filtered.next(found));
+        assert_eq!(batches, [Some(64), Some(128), Some(256), Some(512), Some(1000), Some(1000), None]);
+        // Whatever the limit, few calls find a single route.
+        let mut nothing_fits = Batches::new(1, false);
         let batches: Vec<usize> = std::iter::from_fn(|| nothing_fits.next(0)).collect();
-        assert_eq!((batches.len(), batches.iter().sum::<usize>()), (100, LOOKED_AT_MAX));
+        assert_eq!((batches.len(), batches.iter().sum::<usize>()), (104, LOOKED_AT_MAX));
+    }
+
+    #[test]
+    fn ages_are_spans_of_the_clock() {
+        assert_eq!(
+            ["90", "90s", "15m", "6h", "2d"].map(|text| seconds("age-over", text).unwrap()),
+            [90, 90, 900, 21_600, 172_800]
+        );
+        for text in ["", "m", "1w", "-3", "99999999999", "60000d", "1.5h", "3é"] {
+            let why = seconds("age-under", text).unwrap_err();
+            assert!(why.sentence().starts_with(&format!("age-under: \"{text}\" is no duration")), "{why:?}");
+        }
+        assert_eq!(span(100, None, None), None);
+        // At 100, what is younger than 10 seconds changed from 91 on; what is at least as old, until 90.
+        assert_eq!(span(100, Some(10), None), Some((91, u32::MAX)));
+        assert_eq!(span(100, None, Some(10)), Some((0, 90)));
+        assert_eq!(span(100, Some(1000), None), Some((0, u32::MAX)));
+        let never = span(100, None, Some(101));
+        assert!(
+            !is_of_time(never, Some(0))
+                && is_of_time(None, None)
+                && !is_of_time(span(9, Some(3), None), None)
+        );
     }
 
     #[test]

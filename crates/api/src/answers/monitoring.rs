@@ -98,7 +98,7 @@ pub(super) fn faults(router: &RouterState) -> Vec<HealthFault> {
 pub(crate) fn mrt_table(router: &ApiState, cursor: Option<&str>) -> Result<MrtPage, Refusal> {
     let mut records = Vec::new();
     let mut dump = match cursor {
-        Some(cursor) => router.mrt_reads.take(cursor)?,
+        Some(cursor) => router.mrt_reads.take(cursor, "")?,
         None => {
             let none = || Refusal::Missing("this router has no BGP, and so no table to dump".into());
             let bgp = router.bgp.get().ok_or_else(none)?;
@@ -122,6 +122,6 @@ pub(crate) fn mrt_table(router: &ApiState, cursor: Option<&str>) -> Result<MrtPa
         prefixes: totals.prefixes,
         paths: totals.paths,
         left_out: totals.left_out,
-        next: more.then(|| router.mrt_reads.put(dump)),
+        next: more.then(|| router.mrt_reads.put("", dump)),
     })
 }

@@ -7,36 +7,56 @@ use std::sync::{Mutex, PoisonError};
 /// Concurrent reads at most; a further one ends the oldest.
 const READS: usize = 16;
 
-/// The reads of a table. `R` is the list of remaining keys, made at the start of the read and
+/// The reads of a list. `R` is the list of remaining keys, made at the start of the read and
 /// sorted on the thread of the API. So pages are ordered, and a page costs the stages only its own
 /// routes.
-pub(crate) struct Reads<R>(Mutex<(u64, BTreeMap<u64, R>)>);
-
-impl<R> Default for Reads<R> {
-    fn default() -> Self {
-        Reads(Mutex::default())
-    }
+pub(crate) struct Reads<R> {
+    list: &'static str,
+    reads: Mutex<Stored<R>>,
 }
 
+/// The number of the last read, and those under way, each with what it is of.
+type Stored<R> = (u64, BTreeMap<u64, (String, R)>);
+
 impl<R> Reads<R> {
-    /// Stores a read and returns its cursor.
-    pub(super) fn put(&self, read: R) -> String {
-        let mut reads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Of a list with this name, which cursors begin with.
+    pub(crate) fn new(list: &'static str) -> Reads<R> {
+        Reads { list, reads: Mutex::new((0, BTreeMap::new())) }
+    }
+
+    /// Stores a read and returns its cursor. `of`: the parameters that the read was begun with.
+    pub(super) fn put(&self, of: &str, read: R) -> String {
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.0 += 1;
         let id = reads.0;
-        reads.1.insert(id, read);
+        reads.1.insert(id, (of.into(), read));
         while reads.1.len() > READS {
             reads.1.pop_first();
         }
-        id.to_string()
+        format!("{}-{id}", self.list)
     }
 
     /// Removes and returns the read of a cursor. A cursor works once.
-    pub(super) fn take(&self, cursor: &str) -> Result<R, Refusal> {
-        let known = |id| self.0.lock().unwrap_or_else(PoisonError::into_inner).1.remove(&id);
-        cursor.parse().ok().and_then(known).ok_or_else(|| {
-            Refusal::Bad(format!("\"{cursor}\" is no read under way; start again without a cursor"))
-        })
+    ///
+    /// # Errors
+    /// The cursor is of another list, of a list with other parameters than `of`, or of no read under way.
+    pub(super) fn take(&self, cursor: &str, of: &str) -> Result<R, Refusal> {
+        let refusal = |why: String| Err(Refusal::Bad(format!("cursor: {why}; begin again without a cursor")));
+        let Some((list, id)) = cursor.rsplit_once('-') else {
+            return refusal(format!("\"{cursor}\" is none; a cursor is `next` of a page"));
+        };
+        if list != self.list {
+            return refusal(format!("\"{cursor}\" is of the list \"{list}\", and this is \"{}\"", self.list));
+        }
+        let reads = &mut self.reads.lock().unwrap_or_else(PoisonError::into_inner).1;
+        match id.parse().ok().map(|id| (id, reads.get(&id).is_none_or(|(begun, _)| begun == of))) {
+            Some((_, false)) => refusal(format!(
+                "\"{cursor}\" is of a read with other parameters; send those of its first page, where only limit may \
+                 differ"
+            )),
+            Some((id, true)) if let Some((_, read)) = reads.remove(&id) => Ok(read),
+            _ => refusal(format!("\"{cursor}\" is of no read under way")),
+        }
     }
 }
 
@@ -46,10 +66,24 @@ mod tests {
 
     #[test]
     fn a_read_goes_on_once_and_the_oldest_ends_when_there_are_too_many() {
-        let reads = Reads::default();
-        let cursors: Vec<String> = (0..=READS).map(|n| reads.put(n)).collect();
-        assert!(reads.take(&cursors[0]).is_err() && reads.take("banana").is_err());
-        assert_eq!(reads.take(&cursors[1]).ok(), Some(1));
-        assert!(reads.take(&cursors[1]).is_err());
+        let reads = Reads::new("routes");
+        let cursors: Vec<String> = (0..=READS).map(|n| reads.put("", n)).collect();
+        assert!(reads.take(&cursors[0], "").is_err() && reads.take("banana", "").is_err());
+        assert_eq!(reads.take(&cursors[1], "").ok(), Some(1));
+        assert!(reads.take(&cursors[1], "").is_err());
+    }
+
+    #[test]
+    fn a_cursor_of_another_list_or_of_other_parameters_is_refused() {
+        let reads = Reads::new("routes");
+        let cursor = reads.put("shard 1", 7);
+        let why = |cursor: &str, of| reads.take(cursor, of).unwrap_err().sentence().to_owned();
+        assert!(
+            why("advertised-1", "shard 1").contains("is of the list \"advertised\", and this is \"routes\"")
+        );
+        assert!(why(&cursor, "shard 2").contains("of a read with other parameters"));
+        assert!(why("routes-x", "shard 1").contains("no read under way"));
+        assert!(why("7", "shard 1").contains("a cursor is `next` of a page"));
+        assert_eq!(reads.take(&cursor, "shard 1").ok(), Some(7), "a wrong request ends no read");
     }
 }

@@ -11,8 +11,10 @@ use ribtide_model::{Forwarding, Held, Path, Route, RoutePage};
 use ribtide_policy::PrefixFilter;
 use ribtide_prefix::{AnyPrefix, BgpFamily, LOGICAL_SHARDS, Prefix, V4, V6, logical_shard};
 use ribtide_rpki::Vrps;
-use ribtide_wire::bgp::AsPath;
-use ribtide_wire::bgp::attribute::{Communities, ExtendedCommunities, LargeCommunities, Origin, code};
+use ribtide_wire::bgp::attribute::{
+    Aggregator, Communities, ExtendedCommunities, LargeCommunities, Origin, code, number, router_ids,
+};
+use ribtide_wire::bgp::{AsPath, NextHop};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,6 +32,9 @@ pub(crate) fn routes(router: &ApiState, query: &RouteQuery, limit: usize) -> Res
     }
     let with = if paths.is_empty() { "" } else { " with such a path" };
     let mut found = lookup(router, target(text)?, &paths)?;
+    if query.detail {
+        super::tracked::add_resolution(router, found.as_mut_slice())?;
+    }
     if let (Some(route), Some(rib)) = (&mut found, &router.rib.get()) {
         route.groups = super::nexthop::of_route(rib, &route.prefix)?;
     }
@@ -65,9 +70,8 @@ fn exact<F: BgpFamily>(
     let Some((index, shard)) = owners.of(prefix) else { return Ok(None) };
     let filter = filter.clone();
     let found = shard.call(move |s| s.lookup_filtered(prefix, &filter, &mut FilterMemo::default()))?;
-    let validation = Validation::new(router)?;
-    let zones = Zones::new(router)?;
-    Ok(found.map(|view| route(index, &view, &zones, validation.as_ref())))
+    let context = Context::new(router)?;
+    Ok(found.map(|view| context.route(index, &view)))
 }
 
 fn longest_match(router: &RouterState, address: IpAddr) -> Result<Option<AnyPrefix>, Refusal> {
@@ -107,6 +111,42 @@ impl Read {
         let v4: Vec<_> = self.v4.drain(..limit.min(self.v4.len())).collect();
         let left = (limit - v4.len()).min(self.v6.len());
         (v4, self.v6.drain(..left).collect())
+    }
+
+    /// Adds prefixes, each once.
+    pub(super) fn add(&mut self, prefixes: impl Iterator<Item = AnyPrefix>) {
+        fn merge<F: BgpFamily>(all: &mut VecDeque<Prefix<F>>, more: Vec<Prefix<F>>) {
+            if !more.is_empty() {
+                let mut merged: Vec<Prefix<F>> = all.drain(..).chain(more).collect();
+                merged.sort_unstable();
+                merged.dedup();
+                *all = merged.into();
+            }
+        }
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        prefixes.for_each(|prefix| match prefix {
+            AnyPrefix::V4(prefix) => v4.push(prefix),
+            AnyPrefix::V6(prefix) => v6.push(prefix),
+        });
+        merge(&mut self.v4, v4);
+        merge(&mut self.v6, v6);
+    }
+
+    /// The number of prefixes that remain.
+    pub(super) fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Puts the prefixes of [`Read::next`] behind `last` back.
+    fn put_back(&mut self, (v4, v6): (Vec<Prefix<V4>>, Vec<Prefix<V6>>), last: Option<AnyPrefix>) {
+        let is_read4 = |prefix: &&Prefix<V4>| !matches!(last, Some(AnyPrefix::V4(last)) if **prefix > last);
+        let is_read6 = |prefix: &&Prefix<V6>| match last {
+            Some(AnyPrefix::V6(last)) => **prefix <= last,
+            Some(AnyPrefix::V4(_)) => false,
+            None => true,
+        };
+        v4.iter().rev().take_while(|prefix| !is_read4(prefix)).for_each(|prefix| self.v4.push_front(*prefix));
+        v6.iter().rev().take_while(|prefix| !is_read6(prefix)).for_each(|prefix| self.v6.push_front(*prefix));
     }
 
     /// Whether no prefix remains.
@@ -150,20 +190,29 @@ fn page(
             "there is no shard {shard}; there are {shards}, numbered from 0"
         )));
     }
+    let of = query.parameters();
     let mut read = match query.cursor.as_deref() {
         None => Read::begin(router, query.shard, set)?,
-        Some(cursor) => router.route_reads.take(cursor)?,
+        Some(cursor) => router.route_reads.take(cursor, &of)?,
     };
-    let (mut routes, filter) = (Vec::new(), Arc::new(filter));
+    let (mut routes, filter, context) = (Vec::new(), Arc::new(filter), Context::new(router)?);
     let mut batches = Batches::new(limit, filter.is_empty());
     while !read.is_empty()
         && let Some(batch) = batches.next(routes.len())
     {
         let (v4, v6) = read.next(batch);
-        routes.extend(take(router, v4, &filter)?);
-        routes.extend(take(router, v6, &filter)?);
+        routes.extend(take(router, v4.clone(), &filter, &context)?);
+        routes.extend(take(router, v6.clone(), &filter, &context)?);
+        if routes.len() > limit {
+            routes.truncate(limit);
+            let last = routes.last().and_then(|route| route.prefix.parse().ok());
+            read.put_back((v4, v6), last);
+        }
     }
-    let next = (!read.is_empty()).then(|| router.route_reads.put(read));
+    if query.detail {
+        super::tracked::add_resolution(router, &mut routes)?;
+    }
+    let next = (!read.is_empty()).then(|| router.route_reads.put(&of, read));
     Ok(RoutePage { routes, next })
 }
 
@@ -172,14 +221,13 @@ fn take<F: BgpFamily>(
     router: &RouterState,
     prefixes: Vec<Prefix<F>>,
     filter: &Arc<PathFilter>,
+    context: &Context,
 ) -> Result<Vec<Route>, Refusal> {
     let (filter, mut memo) = (filter.clone(), FilterMemo::default());
     let fitting = move |shard: &Shard, prefix| shard.lookup_filtered(prefix, &filter, &mut memo);
     let found = each(router, prefixes.into_iter(), fitting)?;
     // Formats on this thread, not on those of the shards.
-    let validation = Validation::new(router)?;
-    let zones = Zones::new(router)?;
-    Ok(found.iter().map(|(shard, _, view)| route(*shard, view, &zones, validation.as_ref())).collect())
+    Ok(found.iter().map(|(shard, _, view)| context.route(*shard, view)).collect())
 }
 
 /// What shards reply about each of these prefixes, with one call to each shard: its number, the prefix and the reply. In the
@@ -227,73 +275,144 @@ impl Validation {
     }
 }
 
-fn route<F: BgpFamily>(
-    shard: usize,
-    view: &RouteView<F>,
-    zones: &Zones,
-    validation: Option<&Validation>,
-) -> Route {
-    Route {
-        prefix: view.prefix.to_string(),
-        logical_shard: logical_shard(view.prefix),
-        shard,
-        paths: view.paths.iter().map(|path_view| path(view.prefix, path_view, zones, validation)).collect(),
-        held: match view.standing {
-            Standing::Advertised => None,
-            Standing::Waiting { former: false } => Some(Held::Waiting),
-            Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
-            Standing::Blocked => Some(Held::Blocked),
-        },
-        suppressed_by: view.suppressed_by.iter().map(ToString::to_string).collect(),
-        groups: None,
+/// What the form of routes depends on, once for a reply.
+struct Context {
+    zones: Zones,
+    validation: Option<Validation>,
+    /// The second of the router's clock.
+    now: u32,
+}
+
+impl Context {
+    fn new(router: &RouterState) -> Result<Context, Refusal> {
+        let now = router.clock.seconds();
+        Ok(Context { zones: Zones::new(router)?, validation: Validation::new(router)?, now })
+    }
+
+    fn route<F: BgpFamily>(&self, shard: usize, view: &RouteView<F>) -> Route {
+        Route {
+            prefix: view.prefix.to_string(),
+            logical_shard: logical_shard(view.prefix),
+            shard,
+            paths: view.paths.iter().map(|path| self.path(view.prefix, path)).collect(),
+            held: match view.standing {
+                Standing::Advertised => None,
+                Standing::Waiting { former: false } => Some(Held::Waiting),
+                Standing::Waiting { former: true } => Some(Held::WaitingWithFormer),
+                Standing::Blocked => Some(Held::Blocked),
+            },
+            suppressed_by: view.suppressed_by.iter().map(ToString::to_string).collect(),
+            resolution: Vec::new(),
+            groups: None,
+        }
+    }
+
+    fn path<F: BgpFamily>(&self, prefix: Prefix<F>, view: &PathView) -> Path {
+        let Context { zones, validation, now } = self;
+        let attrs = &view.attrs;
+        let value = |code| attrs.value(code).unwrap_or_default();
+        let is_originated = matches!(view.peer.kind, PeerKind::Local(_));
+        let of_neighbor = (!is_originated).then_some(&view.peer);
+        Path {
+            neighbor: zones.named(view.peer.address),
+            neighbor_asn: of_neighbor.map(|peer| peer.asn),
+            neighbor_router_id: of_neighbor.map(|peer| peer.router_id),
+            neighbor_kind: of_neighbor.map(|peer| super::bgp::kind(peer.kind).into()),
+            path_id: view.path_id,
+            age_seconds: age(*now, view.changed),
+            originated: match view.peer.kind {
+                PeerKind::Local(source) => Some(source.name().into()),
+                _ => None,
+            },
+            stale: view.stale,
+            best: view.best,
+            lost: view.lost.map(|reason| reason.to_string()),
+            forwarding: match view.part {
+                Part::Nothing => None,
+                Part::Member => Some(Forwarding::Multipath),
+                Part::Backup => Some(Forwarding::Backup),
+            },
+            next_hop: zones.named(attrs.next_hop().addr()),
+            link_local: match attrs.next_hop() {
+                NextHop::V6 { link_local, .. } => link_local,
+                NextHop::V4(_) => None,
+            },
+            igp_cost: view.cost.ok().filter(|_| !is_originated),
+            as_path: AsPath::new(value(code::AS_PATH)).to_string(),
+            validation: validation.as_ref().map(|Validation { vrps, local_asn }| {
+                super::rpki::state(vrps, prefix.ip(), AsPath::new(value(code::AS_PATH)), *local_asn)
+            }),
+            origin: match attrs.origin() {
+                Origin::Igp => "igp",
+                Origin::Egp => "egp",
+                Origin::Incomplete => "incomplete",
+            }
+            .into(),
+            local_pref: attrs.local_pref(),
+            med: attrs.med(),
+            aigp: attrs.aigp(),
+            communities: Communities::new(value(code::COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
+            large_communities: LargeCommunities::new(value(code::LARGE_COMMUNITIES))
+                .iter()
+                .map(|c| c.to_string())
+                .collect(),
+            extended_communities: ExtendedCommunities::new(value(code::EXTENDED_COMMUNITIES))
+                .iter()
+                .map(|c| c.to_string())
+                .collect(),
+            aggregator: attrs.value(code::AGGREGATOR).and_then(Aggregator::from_value).map(|a| a.to_string()),
+            originator_id: router_ids(value(code::ORIGINATOR_ID)).next(),
+            cluster_list: router_ids(value(code::CLUSTER_LIST)).collect(),
+            only_to_customer: attrs.value(code::OTC).and_then(number),
+            other_attributes: attrs
+                .attributes()
+                .map(|a| a.code)
+                .filter(|code| !SHOWN.contains(code))
+                .collect(),
+        }
     }
 }
 
-fn path<F: BgpFamily>(
-    prefix: Prefix<F>,
-    view: &PathView,
-    zones: &Zones,
-    validation: Option<&Validation>,
-) -> Path {
-    let attrs = &view.attrs;
-    let value = |code| attrs.value(code).unwrap_or_default();
-    Path {
-        neighbor: zones.named(view.peer.address),
-        path_id: view.path_id,
-        originated: match view.peer.kind {
-            PeerKind::Local(source) => Some(source.name().into()),
-            _ => None,
-        },
-        stale: view.stale,
-        best: view.best,
-        lost: view.lost.map(|reason| reason.to_string()),
-        forwarding: match view.part {
-            Part::Nothing => None,
-            Part::Member => Some(Forwarding::Multipath),
-            Part::Backup => Some(Forwarding::Backup),
-        },
-        next_hop: zones.named(attrs.next_hop().addr()),
-        as_path: AsPath::new(value(code::AS_PATH)).to_string(),
-        validation: validation.map(|Validation { vrps, local_asn }| {
-            super::rpki::state(vrps, prefix.ip(), AsPath::new(value(code::AS_PATH)), *local_asn)
-        }),
-        origin: match attrs.origin() {
-            Origin::Igp => "igp",
-            Origin::Egp => "egp",
-            Origin::Incomplete => "incomplete",
-        }
-        .into(),
-        local_pref: attrs.local_pref(),
-        med: attrs.med(),
-        aigp: attrs.aigp(),
-        communities: Communities::new(value(code::COMMUNITIES)).iter().map(|c| c.to_string()).collect(),
-        large_communities: LargeCommunities::new(value(code::LARGE_COMMUNITIES))
-            .iter()
-            .map(|c| c.to_string())
-            .collect(),
-        extended_communities: ExtendedCommunities::new(value(code::EXTENDED_COMMUNITIES))
-            .iter()
-            .map(|c| c.to_string())
-            .collect(),
+/// Seconds since the second `changed`.
+pub(super) fn age(now: u32, changed: Option<u32>) -> Option<u64> {
+    changed.map(|changed| now.saturating_sub(changed).into())
+}
+
+/// Attributes that have fields of their own.
+const SHOWN: [u8; 13] = [
+    code::ORIGIN,
+    code::AS_PATH,
+    code::NEXT_HOP,
+    code::MED,
+    code::LOCAL_PREF,
+    code::AGGREGATOR,
+    code::COMMUNITIES,
+    code::ORIGINATOR_ID,
+    code::CLUSTER_LIST,
+    code::EXTENDED_COMMUNITIES,
+    code::AIGP,
+    code::LARGE_COMMUNITIES,
+    code::OTC,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_behind_the_last_route_of_a_page_are_read_again() {
+        let v4 = |n: u32| Prefix::<V4>::new(n << 24, 8);
+        let v6 = |n: u128| Prefix::<V6>::new((n << 112).to_be_bytes(), 16);
+        let all = || Read { v4: (1..5).map(v4).collect(), v6: (1..5).map(v6).collect() };
+        let left = |taken: usize, last: AnyPrefix| {
+            let mut read = all();
+            let next = read.next(taken);
+            read.put_back(next, Some(last));
+            (read.v4.iter().copied().collect::<Vec<_>>(), read.v6.iter().copied().collect::<Vec<_>>())
+        };
+        assert_eq!(left(3, v4(2).any()), (vec![v4(3), v4(4)], (1..5).map(v6).collect()));
+        assert_eq!(left(7, v4(2).any()), (vec![v4(3), v4(4)], (1..5).map(v6).collect()));
+        assert_eq!(left(7, v6(2).any()), (vec![], vec![v6(3), v6(4)]));
+        assert_eq!(left(8, v6(4).any()), (vec![], vec![]));
     }
 }

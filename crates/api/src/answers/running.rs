@@ -1,7 +1,7 @@
 //! `/v1/configuration` and `/v1/log`.
 
 use super::{Refusal, RouterState};
-use crate::request::LogQuery;
+use crate::request::{EventsQuery, LogQuery};
 use ribtide_config::ShownConfig;
 use ribtide_model::{LogEvent, LogPage, RunningConfiguration};
 use ribtide_runtime::log::{self, RecentEvent};
@@ -30,7 +30,7 @@ pub(crate) fn configuration(router: &RouterState) -> Result<RunningConfiguration
             note("fib.nexthop-cache", format!("\"{}\"", mode.name()));
         }
     }
-    let ShownConfig { file, text } = config.shown.clone();
+    let ShownConfig { file, text, .. } = config.shown.clone();
     Ok(RunningConfiguration { file, text: text.to_string(), changed })
 }
 
@@ -45,6 +45,26 @@ pub(crate) fn events(query: &LogQuery, limit: usize) -> Result<LogPage, Refusal>
     let mut events: Vec<LogEvent> = fitting.take(limit).collect();
     events.reverse();
     Ok(LogPage { events, last })
+}
+
+/// Conditions on events of the log, for clients that follow them.
+pub(crate) struct LogFilter {
+    query: LogQuery,
+    least: usize,
+}
+
+impl LogFilter {
+    /// # Errors
+    /// The level is none.
+    pub(crate) fn new(query: &EventsQuery) -> Result<LogFilter, Refusal> {
+        let least = query.level.as_deref().map_or(Ok(LEVELS.len()), rank)?;
+        let EventsQuery { level, target, neighbor, prefix, .. } = query.clone();
+        Ok(LogFilter { query: LogQuery { level, target, neighbor, prefix, ..LogQuery::default() }, least })
+    }
+
+    pub(crate) fn has(&self, event: &LogEvent) -> bool {
+        fits(event, &self.query, self.least)
+    }
 }
 
 /// From the worst on.
@@ -77,7 +97,8 @@ fn fits(event: &LogEvent, query: &LogQuery, least: usize) -> bool {
         && query.prefix.as_deref().is_none_or(|prefix| has("prefix", prefix))
 }
 
-fn event((number, line): &RecentEvent) -> Option<LogEvent> {
+/// An event as the log keeps it.
+pub(crate) fn event((number, line): &RecentEvent) -> Option<LogEvent> {
     let mut fields: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let mut text = |key: &str| match fields.remove(key) {
         Some(Value::String(text)) => text,

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> Result<FailedPage, Refusal> {
     let rib = &router.rib.get().ok_or_else(no_fib)?;
     let mut reads = match cursor {
-        Some(cursor) => router.failed_reads.take(cursor)?,
+        Some(cursor) => router.failed_reads.take(cursor, "")?,
         None => {
             let of_each = |stage: &mut RibStage| {
                 stage.rib.iter().map(|(vrf, rib)| (vrf, rib.failed_cursor())).collect::<VecDeque<_>>()
@@ -42,7 +42,7 @@ pub(crate) fn failed(router: &ApiState, cursor: Option<&str>, limit: usize) -> R
         }
         (reads, routes)
     })?;
-    let next = (!reads.is_empty()).then(|| router.failed_reads.put(reads));
+    let next = (!reads.is_empty()).then(|| router.failed_reads.put("", reads));
     Ok(FailedPage { routes, next })
 }
 

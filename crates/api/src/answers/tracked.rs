@@ -3,10 +3,11 @@
 use super::fib::{content, no_fib};
 use super::zones::Zones;
 use super::{Refusal, RouterState};
-use ribtide_model::{TrackedNextHop, TrackedNextHops};
+use ribtide_model::{Route, TrackedNextHop, TrackedNextHops};
 use ribtide_prefix::zone::split_zone;
 use ribtide_rib::{FibGroup, FibHop, Outcome, Reachability, TrackedInfo};
 use ribtide_ribd::RibStage;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The registered next hops, or those of one address.
@@ -23,6 +24,32 @@ pub(crate) fn tracked_next_hops(
         infos.sort_by_key(|info| info.next_hop);
         TrackedNextHops { next_hops: infos.into_iter().map(|info| next_hop(stage, &zones, info)).collect() }
     })?)
+}
+
+/// Adds to each route how the next hops of its paths resolve, with one call of the RIB manager. Without installed routes
+/// nothing resolves.
+pub(super) fn add_resolution(router: &RouterState, routes: &mut [Route]) -> Result<(), Refusal> {
+    let Some(rib) = router.rib.get() else { return Ok(()) };
+    let zones = Zones::new(router)?;
+    let addresses =
+        |route: &Route| route.paths.iter().map(|path| path.next_hop.address).collect::<BTreeSet<_>>();
+    let wanted: BTreeSet<IpAddr> = routes.iter().flat_map(addresses).collect();
+    let all = rib.handle.call(move |stage| {
+        let all = stage.rib.default_vrf().tracked_next_hops();
+        let mut infos: Vec<TrackedInfo> =
+            all.filter(|info| wanted.contains(&split_zone(info.next_hop.address).0)).collect();
+        infos.sort_by_key(|info| info.next_hop);
+        let of = |info: TrackedInfo| (split_zone(info.next_hop.address).0, next_hop(stage, &zones, info));
+        infos.into_iter().map(of).collect::<Vec<_>>()
+    })?;
+    for route in routes {
+        let own = addresses(route);
+        let is_for =
+            |next_hop: &TrackedNextHop| next_hop.only_for.as_ref().is_none_or(|only| *only == route.prefix);
+        let of_route = all.iter().filter(|(address, next_hop)| own.contains(address) && is_for(next_hop));
+        route.resolution = of_route.map(|(_, next_hop)| next_hop.clone()).collect();
+    }
+    Ok(())
 }
 
 fn next_hop(stage: &RibStage, zones: &Zones, info: TrackedInfo) -> TrackedNextHop {

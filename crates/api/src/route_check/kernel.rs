@@ -1,12 +1,17 @@
 //! The routes of the kernel against the selected routes of the default VRF: prefixes, gateways,
 //! interfaces and weights. A next-hop object counts as its content.
 //!
+//! In a comparison of the whole table, a connected or imported route must be there as another
+//! program's, or as the kernel's own.
+//!
 //! The kernel has no journal. Each check reads the next part of its table; a suspected difference
 //! makes it compare the whole table.
 
 use super::super::state::RouterState;
 use super::PAGE;
-use ribtide_dataplane::kernel::{Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects};
+use ribtide_dataplane::kernel::{
+    Forwarding, Installed, KernelHandle, Walk, installed, next_hop_objects, routes_of_others,
+};
 use ribtide_model::Difference;
 use ribtide_prefix::{AnyPrefix, Map};
 use ribtide_rib::{GroupId, IfIndex, Protocol, RouteInfo};
@@ -113,15 +118,19 @@ fn walk_on(rib: &RibHandle, kernel: &KernelHandle, state: &mut State, part: usiz
 
 /// Compares all routes of ribtide in the kernel with the selected ones.
 fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>, NoReply> {
-    let read = || -> io::Result<_> { Ok((installed(&kernel.config)?, Arc::new(next_hop_objects()?))) };
-    let (mut there, objects) = match read() {
+    let config = &*kernel.config;
+    let read = || -> io::Result<_> {
+        Ok((installed(config)?, routes_of_others(config)?, Arc::new(next_hop_objects()?)))
+    };
+    let (mut there, others, objects) = match read() {
         Ok(read) => read,
         Err(e) => return Ok(vec![difference("", "-", "-", format!("its table cannot be read: {e}"))]),
     };
+    let others = Arc::new(others);
     let mut cursor = rib.handle.call(|stage| stage.rib.default_vrf().cursor())?;
     let mut differences = Vec::new();
     while !cursor.is_done() {
-        let objects = objects.clone();
+        let (objects, others) = (objects.clone(), others.clone());
         let (back, left, wrong) = rib.handle.call(move |stage| {
             let mut comparison = Comparison::new(objects);
             let mut wrong = Vec::new();
@@ -129,6 +138,10 @@ fn everything(rib: &RibHandle, kernel: &KernelHandle) -> Result<Vec<Difference>,
                 if is_written(info.protocol) {
                     let found = there.remove(&info.prefix);
                     wrong.extend(compare(stage, &mut comparison, &info, found.as_ref()));
+                } else if !others.contains(&info.prefix) {
+                    let message = "no program's route, nor the kernel's own, is there".to_owned();
+                    let rib = info.protocol.to_string();
+                    wrong.push(difference(&info.prefix.to_string(), &rib, "absent", message));
                 }
             }
             (cursor, there, wrong)

@@ -8,7 +8,6 @@
 use super::offers::{Handles, Offers};
 use super::paths::Path;
 use super::ranked::Selector;
-use super::view::OWN_DEFAULT_ID;
 use super::{Worker, conditional, export, offers};
 use crate::message::{BestPath, RankedBatch};
 use crate::peer::{EgressSettings, PeerId, PeerInfo};
@@ -56,10 +55,7 @@ const TOO_LONG: &str = "not sent: its attributes do not fit a message of the ses
 impl Worker {
     /// The default route that a member is sent in place of any of BGP (`default-originate`), while there is one.
     pub fn own_default<F: BgpFamily>(&self, peer: PeerId) -> Option<AdvertisedPath> {
-        let settings = &self.groups.get(self.member_of.get(&peer)?)?.settings;
-        let path = conditional::default_path::<F>(settings, &self.peers)?;
-        let form = form(settings, self.peers.get(&path.source)?, &path, Prefix::<F>::default_route())?;
-        Some(AdvertisedPath { id: settings.add_path.of(F::ID).map(|_| OWN_DEFAULT_ID), form })
+        self.default_by::<F>(&self.groups.get(self.member_of.get(&peer)?)?.settings)
     }
 
     /// What a member is sent of these prefixes and advertised paths, in their order; `None` inside: nothing. `None`
@@ -203,7 +199,7 @@ pub(super) fn evaluate<F: BgpFamily>(
 
 /// A path as the members of a group get it. `None` if there is no next hop, or the attributes leave no room for a
 /// prefix in a message (RFC 8654 section 4).
-fn form<F: BgpFamily>(
+pub(super) fn form<F: BgpFamily>(
     settings: &EgressSettings,
     source: &PeerInfo,
     path: &Path,

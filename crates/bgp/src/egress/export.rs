@@ -3,6 +3,7 @@
 use super::as_path;
 use super::paths::Path;
 use crate::attr::AttrSet;
+use crate::message::UNKNOWN_DISTANCE;
 use crate::peer::{EgressSettings, NextHopRule, PeerInfo, PeerKind};
 use ribtide_policy::{DEFAULT_LOCAL_PREF, NewNextHop};
 use ribtide_prefix::zone::zone_of;
@@ -359,6 +360,8 @@ impl<'a> Edit<'a> {
         let Path { attrs, next_hop, .. } = self.path;
         let own_next_hop = sets_own(self.settings, self.source, attrs.next_hop(), *next_hop);
         match (attrs.distance(), aigp::metric(value)) {
+            // RFC 7311 section 3.4.3: where a route of BGP on the way has no metric, none is passed on.
+            (Some(UNKNOWN_DISTANCE), _) if own_next_hop => {}
             (Some(distance), Some(metric)) if own_next_hop => {
                 let value = aigp::with_metric(value, with_distance(metric, distance));
                 build::attribute(out, flags, code, &value);

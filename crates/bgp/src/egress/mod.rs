@@ -42,6 +42,7 @@ mod pending;
 mod ranked;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod view;
 
 use crate::message::{BestBatch, BestPath, DumpRequest, EgressIn, NONE, RankedBatch};

@@ -15,6 +15,7 @@ mod recent;
 mod refresh;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use batches::{ShardBatches, ShardMap};
 pub use martians::Martians;

@@ -189,6 +189,9 @@ impl IngestPeer {
     /// Shrinks its tables to their contents. O(capacity): call it only when the reader is idle.
     pub fn shrink_to_fit(&mut self) {
         for_each_bgp_family!(F => self.accepted.get_mut::<F>().iter_mut().for_each(Accepted::shrink_to_fit));
+        if let Some(received) = &mut self.received {
+            received.shrink_to_fit();
+        }
     }
 }
 

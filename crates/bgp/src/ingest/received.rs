@@ -101,22 +101,17 @@ impl Received {
         routes.for_each(|route| kept.remove(route));
     }
 
-    /// The routes of a family from `first` on, in order.
-    fn from<N: SessionNlri>(&mut self, first: N) -> &[(N, AttrSet)] {
-        let all = N::kept(self).entries();
-        all.get(all.partition_point(|(route, _)| *route < first)..).unwrap_or_default()
-    }
-
-    /// The routes of a family after this one, in order; all for `None`.
-    fn after<N: SessionNlri>(&mut self, last: Option<N>) -> &[(N, AttrSet)] {
-        let all = N::kept(self).entries();
-        let first = last.map_or(0, |last| all.partition_point(|(route, _)| *route <= last));
-        all.get(first..).unwrap_or_default()
-    }
-
     /// The number of routes of a family.
     pub(super) fn len<F: BgpFamily>(&mut self) -> usize {
         self.prefixes::<F>().count() + self.paths::<F>().count()
+    }
+
+    /// Shrinks the maps to their contents. O(routes) after changes.
+    pub(super) fn shrink_to_fit(&mut self) {
+        for_each_bgp_family!(F => {
+            self.prefixes::<F>().shrink_to_fit();
+            self.paths::<F>().shrink_to_fit();
+        });
     }
 
     /// The policy changed: all routes are evaluated again.
@@ -164,14 +159,15 @@ impl Received {
             }?;
             *budget = budget.checked_sub(1)?;
             let end = N::of(Prefix::host(at.last_addr())?, u32::MAX);
-            let left = match *last {
-                None => self.from(N::of(at, 0)),
-                Some(last) => self.after(Some(N::of(last.prefix, last.path_id))),
+            let kept = N::kept(self);
+            let next = match *last {
+                None => kept.from(N::of(at, 0)).next(),
+                Some(last) => kept.after(Some(N::of(last.prefix, last.path_id))).next(),
             };
-            match left.first().filter(|(route, _)| *route <= end) {
+            match next.filter(|(route, _)| *route <= end) {
                 Some((route, attrs)) => {
                     *last = Some(PathPrefix { prefix: route.prefix(), path_id: route.path_id() });
-                    return Some((*route, attrs.clone()));
+                    return Some((route, attrs.clone()));
                 }
                 None => (*index, *last) = (*index + 1, None),
             }
@@ -354,6 +350,8 @@ pub struct ReceivedView {
     pub accepted: bool,
     /// A sentence for each tried statement of the policy; the last one decided.
     pub reasons: Vec<String>,
+    /// Of an accepted route: the places in `reasons` of the statements whose actions changed it.
+    pub changed_by: Vec<usize>,
 }
 
 impl Ingest {
@@ -371,7 +369,7 @@ impl Ingest {
             source: info.source(),
             validation: Some(Validation { vrps: &self.vrps, origin, path }),
         };
-        let (changes, reasons) = settings.import.explain(&route, prefix.any());
+        let (changes, reasons, changed_by) = settings.import.explain_changes(&route, prefix.any());
         let validity = self.vrps.validate(prefix.ip(), origin);
         ReceivedView {
             family: N::Family::ID,
@@ -382,6 +380,7 @@ impl Ingest {
             path,
             accepted: changes.is_some(),
             reasons,
+            changed_by,
         }
     }
 
@@ -397,12 +396,13 @@ impl Ingest {
         let has_path_ids = peer.has_path_ids::<F>();
         let Some(received) = &mut peer.received else { return Vec::new() };
         if has_path_ids {
-            let kept = received.from(PathPrefix { prefix, path_id: 0 }).iter();
-            let kept = kept.take_while(|(route, _)| route.prefix == prefix).cloned().collect();
+            let kept = received.paths::<F>().from(PathPrefix { prefix, path_id: 0 });
+            let kept = kept.take_while(|(route, _)| route.prefix == prefix);
+            let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<PathPrefix<F>>(peer, kept)
         } else {
-            let kept =
-                received.from(prefix).iter().take_while(|(route, _)| *route == prefix).cloned().collect();
+            let kept = received.prefixes::<F>().from(prefix).take_while(|(route, _)| *route == prefix);
+            let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<Prefix<F>>(peer, kept)
         }
     }
@@ -411,20 +411,21 @@ impl Ingest {
         kept.iter().map(|(route, attrs)| self.view(peer, (*route, attrs))).collect()
     }
 
-    /// Looks at `limit` kept routes of a session after this place at most, family by family. Returns those that fit,
-    /// and the place of the last one, unless that was the last of all; `None` where routes are not kept.
+    /// Looks at `limit` kept routes of a session after this place at most, family by family, until the policy has been
+    /// explained for `fitting` of them. Returns those that fit, and the place of the last one that was looked at, unless that
+    /// was the last of all; `None` where routes are not kept.
     pub fn view_page(
         &self,
         peer: &mut IngestPeer,
         after: Option<KeptPlace>,
-        limit: usize,
+        (limit, fitting): (usize, usize),
         filter: &KeptFilter,
     ) -> Option<(Vec<ReceivedView>, Option<KeptPlace>)> {
         let kept = peer.kept_page(after, limit)?;
         let last = kept.last().filter(|_| kept.len() == limit).map(|(place, _)| *place);
         let mut memo = FilterMemo::default();
         let mut page = Vec::new();
-        for ((_, prefix, path_id), attrs) in &kept {
+        for (at, (place @ (_, prefix, path_id), attrs)) in kept.iter().enumerate() {
             // The policy, which costs more, runs for routes that fit.
             if filter.prefixes.is_some_and(|set| !set.has_any(*prefix))
                 || !memo.fits(&filter.attributes, attrs)
@@ -435,6 +436,9 @@ impl Ingest {
                 AnyPrefix::V4(prefix) => self.view_of(peer, prefix, *path_id, attrs),
                 AnyPrefix::V6(prefix) => self.view_of(peer, prefix, *path_id, attrs),
             });
+            if page.len() == fitting && at + 1 < kept.len() {
+                return Some((page, Some(*place)));
+            }
         }
         Some((page, last))
     }
@@ -501,12 +505,12 @@ impl IngestPeer {
         let has_path_ids = self.has_path_ids::<F>();
         let Some(received) = &mut self.received else { return };
         if has_path_ids {
-            let kept = received.after(after).iter().take(left);
+            let kept = received.paths::<F>().after(after).take(left);
             page.extend(
                 kept.map(|(route, attrs)| ((F::ID, route.prefix.any(), route.path_id), attrs.clone())),
             );
         } else {
-            let kept = received.after(after.map(|last| last.prefix)).iter().take(left);
+            let kept = received.prefixes::<F>().after(after.map(|last| last.prefix)).take(left);
             page.extend(kept.map(|(prefix, attrs)| ((F::ID, prefix.any(), 0), attrs.clone())));
         }
     }

@@ -25,8 +25,8 @@ impl Core {
     /// The same with the distance to the next hop; 0 while it is not known, and the path not in use.
     #[cold]
     fn acquire_measured(&mut self, attrs: &AttrSet, path_id: u32, session: u16) -> u32 {
-        let cost = self.attrs.hops.cost_to(attrs.next_hop().addr(), self.is_recursive(session));
-        self.attrs.acquire(&attrs.with_distance(Some(cost.unwrap_or(0))), path_id, None)
+        let distance = self.attrs.hops.distance_to(attrs.next_hop().addr(), self.is_recursive(session));
+        self.attrs.acquire(&attrs.with_distance(Some(distance.unwrap_or(0))), path_id, None)
     }
 
     /// Gives paths of a route with an accumulated IGP metric the present distances to their next hops. Returns the former
@@ -44,13 +44,12 @@ impl Core {
             let recursive = self.is_recursive(path.session);
             let attrs = self.attrs.get(path.attrs);
             // An unreachable next hop has no distance. Its path is not in use.
-            let (Some(known), Ok(cost)) = (attrs.distance(), self.attrs.cost(path.attrs, recursive)) else {
-                continue;
-            };
-            if known == cost {
+            let distance = self.attrs.distance(path.attrs, recursive);
+            let (Some(known), Some(distance)) = (attrs.distance(), distance) else { continue };
+            if known == distance {
                 continue;
             }
-            let attrs = attrs.with_distance(Some(cost));
+            let attrs = attrs.with_distance(Some(distance));
             let (path_id, exclude) = (self.attrs.path_id(path.attrs), self.attrs.exclude(path.attrs));
             let number = self.attrs.acquire(&attrs, path_id, exclude);
             self.attrs.retain::<F>(number, recursive, 1);

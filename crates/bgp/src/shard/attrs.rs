@@ -336,6 +336,11 @@ impl AttrTable {
         self.hops.cost(self.entry(number).hop, recursive)
     }
 
+    /// The distance to the next hop of a set in use; `None`: it is not known, or cannot be used.
+    pub(super) fn distance(&self, number: u32, recursive: bool) -> Option<u32> {
+        self.hops.distance(self.entry(number).hop, recursive)
+    }
+
     /// The next hop of a set in use.
     pub(super) fn next_hop(&self, number: u32) -> IpAddr {
         self.hops.address(self.entry(number).hop)

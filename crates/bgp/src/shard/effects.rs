@@ -1,5 +1,6 @@
 //! The effects of handled messages, in the order of events.
 
+use super::next_hops::NextHops;
 use crate::attr::AttrSet;
 use crate::message::{
     BestBatch, BestPath, Change, EgressIn, Feed, FeedSet, NONE, RankedBatch, TrackedNextHop,
@@ -21,6 +22,8 @@ pub struct ShardOut {
     len: usize,
     others: Others,
     without_feed: bool,
+    /// Whether [`Effects::next_hops`] stays empty.
+    without_next_hops: bool,
     /// Indices of sets with a single next hop, and of the others.
     single: Map<(IpAddr, FeedKind), u32>,
     several: Map<FeedSet, u32>,
@@ -59,14 +62,49 @@ pub struct Removed {
     pub path_id: u32,
 }
 
+/// Who gets a change of a best path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Audience {
+    /// Workers and stations.
+    All,
+    /// Workers alone.
+    Workers,
+    /// Stations alone.
+    Stations,
+}
+
+impl ToEgress {
+    fn best(to: Audience) -> ToEgress {
+        match to {
+            Audience::All => ToEgress::All(BestBatch::default()),
+            Audience::Workers => ToEgress::Workers(BestBatch::default()),
+            Audience::Stations => ToEgress::Stations(BestBatch::default()),
+        }
+    }
+
+    /// The batch of best paths, if it is for this audience.
+    fn best_mut(&mut self, to: Audience) -> Option<&mut BestBatch> {
+        match (self, to) {
+            (ToEgress::All(batch), Audience::All)
+            | (ToEgress::Workers(batch), Audience::Workers)
+            | (ToEgress::Stations(batch), Audience::Stations) => Some(batch),
+            _ => None,
+        }
+    }
+}
+
 /// Indices in the last batch of paths whose attribute set entered it with another source.
 pub(super) type Others = Map<(usize, PeerId), u32>;
 
 /// A message for egress workers.
 #[derive(Debug)]
 pub enum ToEgress {
-    /// Changes, for every worker.
+    /// Changes, for every worker and for stations.
     All(BestBatch),
+    /// The same for workers alone: an aggregate begins or ceases to suppress a prefix.
+    Workers(BestBatch),
+    /// The same for stations alone, whose Loc-RIB has suppressed prefixes too.
+    Stations(BestBatch),
     /// Changes of ranked paths, for the workers that need these.
     Ranked(RankedBatch),
     /// A part of a dump, [`EgressIn::Dump`] or [`EgressIn::RankedDump`], for the worker that requested it.
@@ -76,7 +114,7 @@ pub enum ToEgress {
 impl ShardOut {
     /// Effects without [`Effects::feed`], for a router that installs nothing.
     pub fn without_feed() -> ShardOut {
-        ShardOut { without_feed: true, ..ShardOut::default() }
+        ShardOut { without_feed: true, without_next_hops: true, ..ShardOut::default() }
     }
 
     /// Prefixes in its changes and dumps.
@@ -112,22 +150,22 @@ impl ShardOut {
     }
 
     /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
-    pub(super) fn path(&mut self, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
-        if !matches!(self.effects.egress.last(), Some(ToEgress::All(_))) {
+    pub(super) fn path(&mut self, to: Audience, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
+        if self.effects.egress.last_mut().is_none_or(|last| last.best_mut(to).is_none()) {
             self.others.clear();
-            self.effects.egress.push(ToEgress::All(BestBatch::default()));
+            self.effects.egress.push(ToEgress::best(to));
         }
-        match self.effects.egress.last_mut() {
-            Some(ToEgress::All(batch)) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
-            _ => NONE,
+        match self.effects.egress.last_mut().and_then(|last| last.best_mut(to)) {
+            Some(batch) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
+            None => NONE,
         }
     }
 
     /// Adds a change of the best path of `prefix`, from one index of [`ShardOut::path`] to another;
     /// at most one is [`NONE`].
-    pub(super) fn change<F: BgpFamily>(&mut self, prefix: Prefix<F>, old: u32, new: u32) {
+    pub(super) fn change<F: BgpFamily>(&mut self, to: Audience, prefix: Prefix<F>, old: u32, new: u32) {
         self.len += 1;
-        if let Some(ToEgress::All(batch)) = self.effects.egress.last_mut() {
+        if let Some(batch) = self.effects.egress.last_mut().and_then(|last| last.best_mut(to)) {
             batch.changes.get_mut::<F>().push(Change { prefix, old, new });
         }
     }
@@ -152,9 +190,26 @@ impl ShardOut {
         self.effects.egress.push(ToEgress::One(worker, EgressIn::RankedDump { token, batch, last }));
     }
 
-    /// Whether a RIB manager tracks next hops.
+    /// Whether a RIB manager gets the feed.
     pub(super) fn feeds(&self) -> bool {
         !self.without_feed
+    }
+
+    /// Begins the feed, still without next hops.
+    pub(super) fn begin_feed(&mut self) {
+        self.without_feed = false;
+    }
+
+    /// Begins to report which next hops are used.
+    pub(super) fn begin_next_hops(&mut self) {
+        self.without_next_hops = false;
+    }
+
+    /// Ends the feed, and drops what of it was not taken.
+    pub(super) fn end_feed(&mut self) {
+        (self.without_feed, self.without_next_hops) = (true, true);
+        (self.effects.feed, self.effects.next_hops) = Default::default();
+        (self.single, self.several) = Default::default();
     }
 
     /// Feeds another next hop of `prefix`, or none.
@@ -205,9 +260,12 @@ impl ShardOut {
         }
     }
 
-    /// The list of next hops that came into use or went out of it.
-    pub(super) fn next_hops(&mut self) -> &mut Vec<(TrackedNextHop, bool)> {
-        &mut self.effects.next_hops
+    /// Adds the next hops that came into use or went out of it.
+    pub(super) fn add_uses(&mut self, hops: &mut NextHops) {
+        hops.uses(&mut self.effects.next_hops);
+        if self.without_next_hops {
+            self.effects.next_hops.clear();
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Core {
         out: &mut ShardOut,
     ) -> bool {
         self.fed = None;
-        route.paths_mut(&mut self.paths).iter_mut().for_each(|path| path.set_part(Part::Nothing));
+        self.clear_parts(route);
         if old.is_some_and(|old| self.is_not_fed(old.path)) {
             return false;
         }
@@ -159,6 +159,22 @@ impl Core {
             let hop = (self.attrs.next_hop(best.attrs), self.feed_kind(best));
             out.feed(route.prefix(), Some(hop));
         }
+    }
+
+    /// Feeds a route to a RIB manager that has begun, and gives paths whose next hop lies inside the prefix an entry of
+    /// their own. Nothing is advertised otherwise for that.
+    pub(super) fn feed_first<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
+        self.separate_paths(route);
+        let selected = self.selected_of(route).path;
+        if self.feeds_several(out) && !self.is_not_fed(selected) {
+            self.assign(route);
+        }
+        self.feed_again(route, selected, out);
+    }
+
+    /// No path of a route forwards.
+    pub(super) fn clear_parts<F: BgpFamily>(&mut self, route: &Route<F>) {
+        route.paths_mut(&mut self.paths).iter_mut().for_each(|path| path.set_part(Part::Nothing));
     }
 
     /// Selects the multipath members and the backup of a route, and notes them in its paths.
@@ -215,7 +231,17 @@ impl Core {
     }
 
     pub(super) fn feed_kind(&self, path: Path) -> FeedKind {
-        self.sessions.get(path.session).feed_kind
+        let kind = self.sessions.get(path.session).feed_kind;
+        match self.attrs.has_aigp() {
+            true => FeedKind { aigp: self.fed_metric(path), ..kind },
+            false => kind,
+        }
+    }
+
+    #[cold]
+    fn fed_metric(&self, path: Path) -> u32 {
+        let metric = |metric: u64| metric.clamp(1, u32::MAX.into()) as u32;
+        self.attrs.get(path.attrs).aigp().map_or(0, metric)
     }
 
     /// Whether two paths have the same feed.

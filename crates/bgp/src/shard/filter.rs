@@ -26,6 +26,9 @@ pub struct PathFilter {
     pub state: Option<PathState>,
     /// Its validation state, with the table and the local AS.
     pub validity: Option<(Validity, Arc<Vrps>, u32)>,
+    /// The seconds of the router's clock in which it changed, both included. A path whose time is not
+    /// known fits none.
+    pub changed: Option<(u32, u32)>,
 }
 
 /// A state of a path.
@@ -98,8 +101,8 @@ impl FromStr for PathState {
 impl PathFilter {
     /// Whether there is no condition.
     pub fn is_empty(&self) -> bool {
-        let PathFilter { attributes, peer, state, validity } = self;
-        attributes.is_empty() && peer.is_none() && state.is_none() && validity.is_none()
+        let PathFilter { attributes, peer, state, validity, changed } = self;
+        attributes.is_empty() && peer.is_none() && state.is_none() && validity.is_none() && changed.is_none()
     }
 }
 
@@ -114,9 +117,12 @@ impl Shard {
     ) -> Option<RouteView<F>> {
         let route = self.find(prefix)?;
         let core = &self.core;
-        let fits = |path: &Path| core.may_fit(*path, filter, memo);
+        let mut fits = |path: &Path, stamp| {
+            filter.is_of_time(core.second_of(stamp)) && core.may_fit(*path, filter, memo)
+        };
         // Most prefixes of a selective filter end here, without a copy.
-        if !route.paths(&core.paths).iter().any(fits) {
+        let mut paths = route.paths(&core.paths).iter().zip(route.stamps(&core.paths));
+        if !paths.any(|(path, stamp)| fits(path, stamp)) {
             return None;
         }
         let mut view = core.view(route);
@@ -135,6 +141,10 @@ impl Core {
 }
 
 impl PathFilter {
+    fn is_of_time(&self, changed: Option<u32>) -> bool {
+        self.changed.is_none_or(|(from, to)| changed.is_some_and(|at| (from..=to).contains(&at)))
+    }
+
     fn fits<F: BgpFamily>(
         &self,
         prefix: Prefix<F>,
@@ -159,6 +169,7 @@ impl PathFilter {
             vrps.validate(prefix.ip(), Origin::of(as_path, *local_asn)) == *wanted
         };
         self.peer.is_none_or(|peer| path.peer.id == peer)
+            && self.is_of_time(path.changed)
             && self.state.is_none_or(is_in)
             && memo.fits(&self.attributes, &path.attrs)
             && self.validity.as_ref().is_none_or(is_valid)

@@ -7,8 +7,8 @@
 //! egress workers ◄── sent ── Confirmation { fence n, blocked prefixes }
 //! ```
 //!
-//! A route's gate holds its state, in bytes of the table slot that were unused. So suppression takes
-//! no memory for routes that do not wait, and none where it is off. The rules:
+//! A route's gate holds its state in the table slot: the tag of a route that waits stands where the [stamp](super::age)
+//! of its only path stands else. So suppression takes no memory for routes that do not wait, and none where it is off. The rules:
 //!
 //! - **Only changed next hops wait**, because only they change what is forwarded. Another AS path by
 //!   the same next hops is advertised at once, unless the prefix waits already.
@@ -70,8 +70,25 @@ impl Gate {
         self == Gate::HELD
     }
 
-    fn is_waiting(self) -> bool {
+    /// Whether it waits for a fence.
+    pub(super) fn is_waiting(self) -> bool {
         self.0 & WAITS != 0
+    }
+
+    /// From its [flags](Gate::flags) and the tag, which counts only if they say that it waits.
+    pub(super) fn of_parts(flags: u8, tag: u16) -> Gate {
+        let flags = u16::from(flags) << 8;
+        Gate(if flags & WAITS == 0 { flags } else { flags | tag })
+    }
+
+    /// Its flags, in the three highest bits.
+    pub(super) fn flags(self) -> u8 {
+        (self.0 >> 8) as u8 & 0xe0
+    }
+
+    /// The tag of the fence that it waits for, if it does.
+    pub(super) fn tag(self) -> Option<u16> {
+        self.is_waiting().then_some(self.0 & TAG)
     }
 
     /// Whether a path other than the best one is advertised.
@@ -248,7 +265,7 @@ impl Shard {
         let Some(at) = table.find(route::hash(prefix, &core.seed), |route| route.is(prefix)) else { return };
         let route = table.get_mut(at);
         let Some(best) = core.best_of(route) else { return };
-        let (before, after) = (route.gate, route.gate.blocked(blocked));
+        let (before, after) = (route.gate(), route.gate().blocked(blocked));
         if before == after {
             return;
         }
@@ -258,7 +275,7 @@ impl Shard {
             false => {}
         }
         core.gates.count(before, after);
-        route.gate = after;
+        route.set_gate(after, core.stamp());
         core.ranked.note(prefix);
     }
 
@@ -296,9 +313,9 @@ impl Core {
         self.prefetch(tables, prefixes, None, &mut spots);
         for spot in &spots[..prefixes.len()] {
             let table = &mut tables[usize::from(spot.logical)];
-            if spot.at != NONE && table.get(spot.at as usize).gate.waits_for(fence) {
+            if spot.at != NONE && table.get(spot.at as usize).gate().waits_for(fence) {
                 let route = table.get_mut(spot.at as usize);
-                self.opened(route, route.gate.confirmed(), out);
+                self.opened(route, route.gate().confirmed(), out);
             }
         }
     }
@@ -306,20 +323,20 @@ impl Core {
     /// A gate opens by a step. The best path is advertised if the gate is open then.
     fn opened<F: BgpFamily>(&mut self, route: &mut Route<F>, after: Gate, out: &mut ShardOut) {
         let mut after = after;
-        if after == Gate::OPEN && route.gate.advertises_former() && self.waits_for_report(route) {
+        if after == Gate::OPEN && route.gate().advertises_former() && self.waits_for_report(route) {
             after = Gate::HELD;
         } else if after == Gate::OPEN {
             let best = self.best_of(route);
-            self.resend(route.prefix(), route.gate, best, best, out);
+            self.resend(route.prefix(), route.gate(), best, best, out);
         }
-        self.gates.count(route.gate, after);
-        route.gate = after;
+        self.gates.count(route.gate(), after);
+        route.set_gate(after, self.stamp());
         self.ranked.note(route.prefix());
     }
 
     /// Advertises the best path of a route in any state.
     pub(super) fn open_gate<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) {
-        if route.gate != Gate::OPEN {
+        if route.gate() != Gate::OPEN {
             self.opened(route, Gate::OPEN, out);
         }
     }
@@ -387,7 +404,7 @@ impl Core {
         self.ranked.note(prefix);
         let Some(best) = self.best_of(route) else {
             if advertised && self.has_unknown(route) {
-                route.gate = Gate::HELD;
+                route.set_gate(Gate::HELD, self.stamp());
             } else {
                 self.resend(prefix, Gate::OPEN.wait(0, advertised), None, None, out);
             }
@@ -398,7 +415,7 @@ impl Core {
             return;
         }
         self.feed_again(route, best, out);
-        route.gate = self.gates.wait(prefix, Gate::OPEN, advertised);
+        route.set_gate(self.gates.wait(prefix, Gate::OPEN, advertised), self.stamp());
     }
 
     /// Takes a route out of the counts, because it moves to another shard. Returns `None` if its
@@ -409,13 +426,13 @@ impl Core {
         route: &Route<F>,
         out: &mut ShardOut,
     ) -> Option<Option<Path>> {
-        if route.gate == Gate::OPEN {
+        if route.gate() == Gate::OPEN {
             return None;
         }
-        self.gates.count(route.gate, Gate::OPEN);
+        self.gates.count(route.gate(), Gate::OPEN);
         let advertised = self.advertised(route);
         if advertised.is_some_and(|advertised| !self.sessions.get(advertised.session).up) {
-            self.resend(route.prefix(), route.gate, None, None, out);
+            self.resend(route.prefix(), route.gate(), None, None, out);
             return Some(None);
         }
         Some(advertised)
@@ -423,7 +440,7 @@ impl Core {
 
     /// The advertised path of a route.
     pub(super) fn advertised<F: BgpFamily>(&self, route: &Route<F>) -> Option<Path> {
-        match route.gate {
+        match route.gate() {
             Gate::OPEN => self.best_of(route),
             gate if gate.advertises_former() => {
                 self.gates.advertised.get::<F>().get(&route.prefix()).copied()
@@ -434,7 +451,7 @@ impl Core {
 
     /// Whether the best path of a route is advertised.
     pub(super) fn standing<F: BgpFamily>(&self, route: &Route<F>) -> Standing {
-        match route.gate {
+        match route.gate() {
             Gate::OPEN => Standing::Advertised,
             gate if gate.is_blocked() => Standing::Blocked,
             gate => Standing::Waiting { former: gate.advertises_former() },

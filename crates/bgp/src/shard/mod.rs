@@ -8,6 +8,7 @@
 //! of its table, its paths in one block, and a 16-bit hint decides most comparisons without
 //! attributes. Accesses for the prefixes of one batch overlap.
 
+mod age;
 mod aigp;
 mod attrs;
 mod cut;
@@ -20,9 +21,11 @@ mod monitor;
 mod moves;
 mod next_hops;
 mod paths;
+mod prefetching;
 mod query;
 mod ranked;
 mod refresh;
+mod rib_change;
 mod route;
 mod scans;
 mod sessions;
@@ -30,6 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod what_if;
 
 pub use cut::{Cut, HashSeed, Split};
 pub use effects::{Effects, Removed, ShardOut, ToEgress};
@@ -38,12 +42,14 @@ pub use monitor::{MonitorPage, PageViews, PrefixPaths, StoredPath, withdrawals};
 pub use moves::Moved;
 pub use paths::Part;
 pub use query::{AdvertisedView, Counts, FamilyCounts, FedView, PathView, PeerCounts, RouteView, Standing};
+pub use what_if::{PathOverride, WhatIf};
 
 use crate::attr::AttrSet;
 use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
 use attrs::AttrTable;
+use effects::Audience;
 use feed::Fed;
 use gate::Gates;
 use next_hops::News;
@@ -51,7 +57,7 @@ use paths::{Path, PathStore};
 use refresh::Refreshes;
 use ribtide_prefix::{
     AnyPrefix, BgpFamilies, BgpFamily, LOGICAL_SHARDS, PerBgpFamily, Prefix, for_each_bgp_family,
-    logical_shard, per_bgp_family, prefetch, sum_bgp_families,
+    logical_shard, per_bgp_family, sum_bgp_families,
 };
 use route::Route;
 use sessions::Sessions;
@@ -103,6 +109,8 @@ struct Core {
     late: u64,
     /// Paths that were dropped because their prefix had too many.
     surplus: u64,
+    /// The second of the router's clock.
+    now: u32,
 }
 
 /// Progress in the prefixes of one family of a batch, and the places of the current group.
@@ -147,7 +155,7 @@ impl Shard {
                 options,
                 sessions: Sessions::default(),
                 attrs: AttrTable::new(seed.clone(), tracks),
-                paths: PathStore::default(),
+                paths: PathStore::stamped(),
                 gates: Gates::default(),
                 watches: None,
                 ranked: ranked::RankedLists::default(),
@@ -157,6 +165,7 @@ impl Shard {
                 seed,
                 late: 0,
                 surplus: 0,
+                now: 0,
             },
             work: scans::Work::default(),
             numbers: Vec::new(),
@@ -297,7 +306,7 @@ impl Shard {
                 let source = PathSource { session, former, path_id };
                 path.inspect(|path| core.attrs.expect::<F>(path.attrs, recursive));
                 let unknown = path.is_some_and(|path| core.is_unknown(path));
-                let may_be_inside = recursive && core.attrs.hops.tracks();
+                let may_be_inside = recursive && core.attrs.hops.separates();
                 let (mut paths, start) = (0, group.taken);
                 while group.taken < end {
                     let at = group.taken % GROUP;
@@ -385,10 +394,11 @@ impl Shard {
     /// The state of a next hop changed: schedules reselection.
     fn heard(&mut self, news: News) {
         match news {
-            News::Same => {}
             // The waiting prefixes are known, so a new next hop does not scan all tables.
             News::First => self.work.resolved(&mut self.core.unanswered),
             News::Other => self.work.redecide(),
+            News::Distance if self.core.attrs.has_aigp() => self.work.redecide(),
+            News::Same | News::Distance => {}
         }
     }
 }
@@ -434,64 +444,6 @@ impl SelectedPath {
 }
 
 impl Core {
-    /// Finds the places of the next prefixes of a batch and prefetches routes, then paths, then the
-    /// attributes of best paths, or the memory that a purge of `leaving` needs.
-    fn prefetch<F: BgpFamily>(
-        &self,
-        tables: &[Table<Route<F>>],
-        prefixes: &[Prefix<F>],
-        leaving: Option<u16>,
-        spots: &mut [Spot; GROUP],
-    ) {
-        for (prefix, spot) in prefixes.iter().zip(&mut *spots) {
-            *spot =
-                Spot { logical: logical_shard(*prefix), hash: route::hash(*prefix, &self.seed), at: NONE };
-        }
-        // A loop of its own, so that a core has more reads under way.
-        for spot in &spots[..prefixes.len().min(GROUP)] {
-            prefetch(tables[usize::from(spot.logical)].peek(spot.hash).map(Route::is_idle));
-        }
-        let mut routes: SmallVec<[Route<F>; GROUP]> = SmallVec::new();
-        for (prefix, spot) in prefixes.iter().zip(spots) {
-            let table = &tables[usize::from(spot.logical)];
-            if let Some(at) = table.find(spot.hash, |route| route.is(*prefix)) {
-                spot.at = at as u32;
-                routes.push(*table.get(at));
-            }
-        }
-        match leaving {
-            Some(session) => self.prefetch_leaving(&routes, session),
-            None => self.prefetch_best(&routes),
-        }
-    }
-
-    /// Prefetches for the removal of the paths of a session. For most routes that is the reference
-    /// count of the attributes, because the best path is another and of another class.
-    fn prefetch_leaving<F: BgpFamily>(&self, routes: &[Route<F>], session: u16) {
-        let mut candidates_of: SmallVec<[u32; 2 * GROUP]> = SmallVec::new();
-        for route in routes {
-            let paths = route.paths(&self.paths);
-            let Some(gone) = paths.iter().find(|path| path.session == session) else { continue };
-            prefetch(self.attrs.hop_number(gone.attrs));
-            if let Some(best) = route.best().map(|best| paths[best])
-                && best.worth() == gone.worth()
-            {
-                candidates_of.extend([best.attrs, gone.attrs]);
-            }
-        }
-        for attrs in candidates_of {
-            prefetch(self.attrs.get(attrs).as_hops());
-        }
-    }
-
-    /// Prefetches the attributes of best paths.
-    fn prefetch_best<F: BgpFamily>(&self, routes: &[Route<F>]) {
-        let best: SmallVec<[Path; GROUP]> = routes.iter().filter_map(|route| self.best_of(route)).collect();
-        for path in best {
-            prefetch(self.attrs.get(path.attrs).as_hops());
-        }
-    }
-
     /// Reports ended sessions without paths as purged.
     fn settle(&mut self, out: &mut ShardOut) {
         self.sessions.settle(|peer, session| out.purged(peer, session));
@@ -501,7 +453,7 @@ impl Core {
     /// changes of watches.
     fn clear_out(&mut self, out: &mut ShardOut) {
         self.attrs.clear_out();
-        self.attrs.hops.uses(out.next_hops());
+        out.add_uses(&mut self.attrs.hops);
         if self.watches.is_some() {
             self.report_watches(out);
         }
@@ -719,7 +671,7 @@ impl Core {
     ) -> bool {
         let Some(at) = table.find_again(spot.at as usize, spot.hash, |route| route.is(prefix)) else {
             let usable = self.usable(path);
-            let mut route = Route::new(prefix, path, usable);
+            let mut route = Route::new(prefix, path, usable, self.stamp());
             self.changed(&mut route, None, Some(SelectedPath { path, usable }), out);
             table.insert(spot.hash, route);
             self.ranked.note(prefix);
@@ -741,10 +693,11 @@ impl Core {
             return false;
         }
         self.note_fed(route, out);
+        let now = self.stamp();
         let (mut effect, gone) = match place {
             Some(at) => {
                 let effect = self.before_departure(route, at);
-                let gone = route.replace(&mut self.paths, at, path);
+                let gone = route.replace(&mut self.paths, at, path, now);
                 if gone.session != path.session {
                     self.sessions.counts::<F>(gone.session).paths -= 1;
                     self.sessions.counts::<F>(path.session).paths += 1;
@@ -753,7 +706,7 @@ impl Core {
             }
             None => {
                 self.sessions.counts::<F>(path.session).paths += 1;
-                route.push(&mut self.paths, path);
+                route.push(&mut self.paths, path, now);
                 (Effect::Keep, None)
             }
         };
@@ -902,7 +855,7 @@ impl Core {
         new: Option<SelectedPath>,
         out: &mut ShardOut,
     ) {
-        if old == new && !self.several && !route.gate.is_held() {
+        if old == new && !self.several && !route.gate().is_held() {
             // Most selections among several paths end so: nothing is fed or advertised.
             return;
         }
@@ -910,7 +863,7 @@ impl Core {
         let left = new.is_some();
         let (old, new) = (old.and_then(SelectedPath::best), new.and_then(SelectedPath::best));
         let same = old == new && !fed;
-        if same && !route.gate.is_held() {
+        if same && !route.gate().is_held() {
             return;
         }
         // Without a best path, a report of the RIB manager may bring one.
@@ -924,10 +877,11 @@ impl Core {
         if let Some(new) = new {
             self.sessions.counts::<F>(new.session).best += 1;
         }
-        route.gate = match waits {
-            true => self.holds(route.prefix(), route.gate, old),
-            false => self.passes(route.prefix(), route.gate, [old, new], fed, out),
+        let gate = match waits {
+            true => self.holds(route.prefix(), route.gate(), old),
+            false => self.passes(route.prefix(), route.gate(), [old, new], fed, out),
         };
+        route.set_gate(gate, self.stamp());
     }
 
     /// Advertises a path to workers instead of the former one. The attribute sets of both are still
@@ -948,13 +902,14 @@ impl Core {
         if self.watches.is_some() {
             return self.advertise_watched(prefix, [old, new], out);
         }
-        self.send_best(prefix, old, new, out);
+        self.send_best(Audience::All, prefix, old, new, out);
     }
 
-    /// Sends workers a change of the path of a prefix; at most one of both is `None`.
+    /// Sends a change of the path of a prefix; at most one of both is `None`.
     #[inline]
     fn send_best<F: BgpFamily>(
         &mut self,
+        to: Audience,
         prefix: Prefix<F>,
         old: Option<Path>,
         new: Option<Path>,
@@ -964,13 +919,13 @@ impl Core {
             // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}
             Some(false) => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, NONE);
-                out.change(prefix, NONE, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, NONE);
+                out.change(to, prefix, NONE, after);
             }
             None => {
-                let (before, after) = (self.index(old, out), self.index(new, out));
-                out.change(prefix, before, after);
+                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+                out.change(to, prefix, before, after);
             }
         }
     }
@@ -987,10 +942,10 @@ impl Core {
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }
 
-    fn index(&mut self, path: Option<Path>, out: &mut ShardOut) -> u32 {
+    fn index(&mut self, to: Audience, path: Option<Path>, out: &mut ShardOut) -> u32 {
         let Some(path) = path else { return NONE };
         let source = self.sessions.get(path.session).info.id;
         let (attrs, noted) = self.attrs.in_batch(path.attrs);
-        out.path(attrs, source, noted)
+        out.path(to, attrs, source, noted)
     }
 }

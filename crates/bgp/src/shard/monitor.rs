@@ -19,8 +19,10 @@ use std::sync::Arc;
 pub struct PageViews {
     /// The paths that import policies accepted, of sessions that last.
     pub accepted: bool,
-    /// The advertised best paths.
+    /// The advertised best paths, without those that an aggregate suppresses.
     pub best: bool,
+    /// The Loc-RIB: the advertised best paths, suppressed ones too.
+    pub loc_rib: bool,
     /// The ranked paths that workers know. The caller sends what is due of them before
     /// ([`Shard::send_ranked`]).
     pub ranked: bool,
@@ -47,6 +49,8 @@ pub struct MonitorPage {
     pub accepted: Vec<UpdateBatch>,
     /// Best paths; `old` is always [`NONE`].
     pub best: BestBatch,
+    /// The Loc-RIB in the same form; `None`: it is `best`, because nothing is suppressed.
+    pub loc_rib: Option<BestBatch>,
     /// Ranked paths, without former ones.
     pub ranked: RankedBatch,
     /// The hash to continue from; `None`: this was the last page.
@@ -64,7 +68,9 @@ impl Shard {
         views: PageViews,
     ) -> MonitorPage {
         let mut accepted: BTreeMap<(u16, u32), Vec<Prefix<F>>> = BTreeMap::new();
-        let (mut best, mut others) = (BestBatch::default(), Others::default());
+        let (mut best, mut loc_rib) = (BestPart::default(), BestPart::default());
+        let suppresses = self.core.watches.is_some();
+        let wants_best = views.best || (views.loc_rib && !suppresses);
         let mut ranked = RankedPart::default();
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical % LOGICAL_SHARDS)];
         let next = table.walk(from, &mut budget, &mut self.core, Core::prefetch_best, |core, route| {
@@ -74,20 +80,23 @@ impl Shard {
                     accepted.entry((path.session, path.attrs)).or_default().push(route.prefix());
                 }
             }
-            if views.best
-                && let Some(path) = core.advertised(route).filter(|_| !core.is_suppressed(route.prefix()))
-            {
-                let source = core.sessions.get(path.session).info.id;
-                let (attrs, noted) = core.attrs.in_batch(path.attrs);
-                let new = index(&mut others, &mut best.paths, attrs, source, noted);
-                best.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
+            let advertised = if wants_best || views.loc_rib { core.advertised(route) } else { None };
+            if let Some(path) = advertised {
+                if wants_best && !core.is_suppressed(route.prefix()) {
+                    best.add(core, route.prefix(), path);
+                }
+                if views.loc_rib && suppresses {
+                    loc_rib.add(core, route.prefix(), path);
+                }
             }
             if views.ranked {
                 core.page_list(route, &mut ranked);
             }
             true
         });
-        MonitorPage { accepted: self.core.batches_of(accepted), best, ranked: ranked.batch, next }
+        let accepted = self.core.batches_of(accepted);
+        let loc_rib = (views.loc_rib && suppresses).then_some(loc_rib.batch);
+        MonitorPage { accepted, best: best.batch, loc_rib, ranked: ranked.batch, next }
     }
 
     /// The paths of a logical shard from the hash `from` on, about `budget` slots of its table, and the hash to
@@ -128,6 +137,22 @@ impl Shard {
     pub fn is_monitored(&self, peer: PeerId, session: u32) -> bool {
         let number = self.core.sessions.number(peer, session);
         number.is_some_and(|number| self.core.sessions.get(number).is_monitored())
+    }
+}
+
+/// A page of best paths.
+#[derive(Default)]
+struct BestPart {
+    batch: BestBatch,
+    others: Others,
+}
+
+impl BestPart {
+    fn add<F: BgpFamily>(&mut self, core: &mut Core, prefix: Prefix<F>, path: Path) {
+        let source = core.sessions.get(path.session).info.id;
+        let (attrs, noted) = core.attrs.in_batch(path.attrs);
+        let new = index(&mut self.others, &mut self.batch.paths, attrs, source, noted);
+        self.batch.changes.get_mut::<F>().push(Change { prefix, old: NONE, new });
     }
 }
 

@@ -18,6 +18,7 @@
 //! - both have handled the same dump requests, or unanswered ones are made again. A dump that one
 //!   shard handled before the move and the other handles after it would miss the part.
 
+use super::age::Stamp;
 use super::cut::Cut;
 use super::paths::Path;
 use super::ranked::List;
@@ -47,6 +48,10 @@ pub struct Moved {
     next_hops: Vec<(TrackedNextHop, Option<NextHopState>)>,
     /// Paths, route by route, from the oldest to the newest.
     paths: Vec<Path>,
+    /// The second in which each of them changed.
+    changed: Vec<u32>,
+    /// The present second of the former owner.
+    now: u32,
     routes: BgpFamilies<Routes>,
     /// Prefixes whose best path is not advertised, with the advertised path.
     gated: BgpFamilies<Gated>,
@@ -96,6 +101,8 @@ impl Moved {
             attrs: Vec::new(),
             next_hops: Vec::new(),
             paths: Vec::new(),
+            changed: Vec::new(),
+            now: 0,
             routes: BgpFamilies::default(),
             gated: BgpFamilies::default(),
             watched: BgpFamilies::default(),
@@ -164,7 +171,8 @@ impl Shard {
     /// the part first, with effects in `out`. The move itself reports only next hops that went out
     /// of use. Tables keep their memory until [`Shard::shrink_table`].
     pub fn extract(&mut self, logical: LogicalShard, from: Cut, paths: usize, out: &mut ShardOut) -> Moved {
-        let mut moved = Moved { ranked: self.core.ranked.is_on(), ..Moved::new(logical) };
+        let (ranked, now) = (self.core.ranked.is_on(), self.core.now);
+        let mut moved = Moved { ranked, now, ..Moved::new(logical) };
         let mut sessions = Map::default();
         let mut left = paths.max(1);
         for_each_bgp_family!(F => if let Some(from) = from.hash::<F>() && moved.end == Cut::END {
@@ -206,6 +214,9 @@ impl Shard {
             }
             let first = gone.len();
             gone.extend_from_slice(route.paths(&core.paths));
+            moved
+                .changed
+                .extend(route.stamps(&core.paths).map(|stamp| core.second_of(stamp).unwrap_or(core.now)));
             for path in &gone[first..] {
                 let attrs = moved.index(path.attrs, core);
                 hops.push(core.attrs.hop_number(path.attrs));
@@ -263,6 +274,8 @@ impl Shard {
             attrs,
             next_hops,
             mut paths,
+            changed,
+            now,
             mut routes,
             mut gated,
             mut watched,
@@ -271,6 +284,8 @@ impl Shard {
             mut refreshed,
             end: _,
         } = moved;
+        // Else its paths would change in the future.
+        self.set_time(now);
         if ranked {
             self.begin_ranked();
         }
@@ -287,11 +302,13 @@ impl Shard {
             ..path
         };
         paths.iter_mut().for_each(|path| *path = here(*path));
-        let mut rest = &paths[..];
+        let stamps: Vec<Stamp> = changed.iter().map(|second| Stamp::of(*second, self.core.now)).collect();
+        let mut rest = (&paths[..], &stamps[..]);
         for_each_bgp_family!(F => for (prefix, len, selected) in std::mem::take(routes.get_mut::<F>()) {
-            if let Some((of_route, others)) = rest.split_at_checked(len as usize) {
-                self.take(logical, prefix, of_route, selected);
-                rest = others;
+            let parts = rest.0.split_at_checked(len as usize).zip(rest.1.split_at_checked(len as usize));
+            if let Some(((paths, other_paths), (stamps, other_stamps))) = parts {
+                self.take(logical, prefix, (paths, stamps), selected);
+                rest = (other_paths, other_stamps);
             }
         });
         for_each_bgp_family!(F => for (prefix, member) in std::mem::take(watched.get_mut::<F>()) {
@@ -376,7 +393,7 @@ impl Shard {
         &mut self,
         logical: LogicalShard,
         prefix: Prefix<F>,
-        paths: &[Path],
+        (paths, stamps): (&[Path], &[Stamp]),
         (selected, usable): (u32, bool),
     ) {
         let core = &mut self.core;
@@ -387,7 +404,7 @@ impl Shard {
             }
             core.attrs.retain::<F>(path.attrs, core.is_recursive(path.session), 1);
         }
-        let route = Route::of(prefix, &mut core.paths, paths, selected as usize, usable);
+        let route = Route::of(prefix, &mut core.paths, paths, stamps, selected as usize, usable);
         if core.has_unknown(&route) {
             core.unanswered.push(prefix);
         }

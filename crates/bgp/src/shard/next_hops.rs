@@ -24,6 +24,8 @@ pub(super) struct NextHops {
     outside: Map<IpAddr, Vec<AnyPrefix>>,
     /// The state of a next hop without report: `None` with a RIB manager, else reachable.
     assumed: Option<NextHopState>,
+    /// Whether the RIB manager gets routes, so that a next hop inside the prefix of its path needs an entry of its own.
+    separates: bool,
     /// Used next hops that are unreachable or unknown.
     unusable: usize,
     /// Used next hops that are not reachable at cost 0.
@@ -75,7 +77,7 @@ impl Kind {
 
     /// Whether it is used and not reachable at cost 0.
     fn is_uneven(&self) -> bool {
-        self.is_used() && self.state != Some(NextHopState::Reachable { cost: 0 })
+        self.is_used() && !matches!(self.state, Some(NextHopState::Reachable { cost: 0, .. }))
     }
 }
 
@@ -88,6 +90,8 @@ pub(super) enum News {
     First,
     /// Another state.
     Other,
+    /// Another distance at the same cost: only accumulated IGP metrics that are sent change.
+    Distance,
 }
 
 impl NextHops {
@@ -98,7 +102,8 @@ impl NextHops {
             unused: Vec::new(),
             by_address: Map::default(),
             outside: Map::default(),
-            assumed: (!tracks).then_some(NextHopState::Reachable { cost: 0 }),
+            assumed: (!tracks).then_some(REACHABLE),
+            separates: tracks,
             unusable: 0,
             uneven: 0,
             last: 0,
@@ -117,7 +122,11 @@ impl NextHops {
         let former = kind.state.replace(state);
         let after = *kind;
         self.count(before, after);
-        if former.is_none() { News::First } else { News::Other }
+        match former {
+            None => News::First,
+            Some(former) if former.is_as_near(state) => News::Distance,
+            Some(_) => News::Other,
+        }
     }
 
     /// Stores the state that another shard had, for paths that are about to arrive. A state that
@@ -154,10 +163,28 @@ impl NextHops {
         state.ok_or(Reason::NextHopUnknown)?.cost().ok_or(Reason::NextHopUnreachable)
     }
 
-    /// Interior cost to an address of no prefix's own; `None`: it is not known, or cannot be used.
-    pub(super) fn cost_to(&self, address: IpAddr, recursive: bool) -> Option<u32> {
+    /// The distance to an address of no prefix's own; `None`: it is not known, or cannot be used.
+    pub(super) fn distance_to(&self, address: IpAddr, recursive: bool) -> Option<u32> {
         let id = self.by_address.get(&(address, None))?;
-        self.cost(*id, recursive).ok()
+        self.distance(*id, recursive)
+    }
+
+    /// The distance to a next hop; `None`: it is not known, or cannot be used.
+    pub(super) fn distance(&self, id: u32, recursive: bool) -> Option<u32> {
+        self.entries[id as usize].kinds[usize::from(recursive)].state?.distance()
+    }
+
+    /// Interior cost to the next hop that a path of this prefix would have, or why it could not be used; `None`: no path
+    /// of the shard has it.
+    pub(super) fn cost_of_other(
+        &self,
+        address: IpAddr,
+        prefix: AnyPrefix,
+        recursive: bool,
+    ) -> Option<Result<u32, Reason>> {
+        let id = self.by_address.get(&(address, Some(prefix))).or(self.by_address.get(&(address, None)))?;
+        let kind = &self.entries[*id as usize].kinds[usize::from(recursive)];
+        kind.is_used().then(|| self.cost(*id, recursive))
     }
 
     /// Whether a next hop is reachable only for a route that has no other next hop.
@@ -214,9 +241,46 @@ impl NextHops {
         self.entries[id as usize].exclude
     }
 
-    /// Whether the RIB manager reports states.
-    pub(super) fn tracks(&self) -> bool {
-        self.assumed.is_none()
+    /// Whether next hops inside the prefixes of their paths have entries of their own.
+    pub(super) fn separates(&self) -> bool {
+        self.separates
+    }
+
+    /// A RIB manager gets the routes from now on. It reports no state yet.
+    pub(super) fn separate(&mut self) {
+        self.separates = true;
+    }
+
+    /// The RIB manager reports states from now on. Used next hops are registered by the next [`NextHops::uses`], and keep
+    /// their state until the first report of another. O(next hops).
+    pub(super) fn begin_tracking(&mut self) {
+        (self.assumed, self.separates) = (None, true);
+        for id in 0..self.entries.len() {
+            let hop = &mut self.entries[id];
+            for kind in &mut hop.kinds {
+                // An earlier RIB manager may have known it.
+                kind.registered = false;
+                if !kind.is_used() {
+                    kind.state = assumed(None, hop.address);
+                }
+            }
+            if hop.sets > 0 {
+                self.touch(id as u32);
+            }
+        }
+    }
+
+    /// No RIB manager reports any more: each next hop is reachable at cost 0. Returns whether the state of a used one
+    /// changed. O(next hops).
+    pub(super) fn end_tracking(&mut self) -> bool {
+        (self.assumed, self.separates) = (Some(REACHABLE), false);
+        let mut changed = false;
+        for kind in self.entries.iter_mut().flat_map(|hop| &mut hop.kinds) {
+            changed |= kind.is_used() && kind.state != Some(REACHABLE);
+            kind.state = Some(REACHABLE);
+        }
+        (self.unusable, self.uneven) = (0, 0);
+        changed
     }
 
     /// The number of an address, with one more attribute set. `exclude`: the prefix that contains
@@ -351,6 +415,9 @@ impl NextHops {
     }
 }
 
+/// The state of every next hop without a RIB manager.
+const REACHABLE: NextHopState = NextHopState::Reachable { cost: 0, partial: false };
+
 /// Whether it stands for this router: the next hop of originated routes, which peers cannot announce
 /// (RFC 4271 section 6.3).
 fn is_own(address: IpAddr) -> bool {
@@ -359,7 +426,7 @@ fn is_own(address: IpAddr) -> bool {
 
 /// The state of a next hop before a report. The RIB manager reports none of this router's own.
 fn assumed(of_others: Option<NextHopState>, address: IpAddr) -> Option<NextHopState> {
-    if is_own(address) { Some(NextHopState::Reachable { cost: 0 }) } else { of_others }
+    if is_own(address) { Some(REACHABLE) } else { of_others }
 }
 
 /// The prefixes outside of which an address lies and that have an entry with it.
@@ -372,7 +439,7 @@ mod tests {
     use super::*;
     use ribtide_prefix::{V4, V6};
 
-    const REACHABLE: NextHopState = NextHopState::Reachable { cost: 7 };
+    const FAR: NextHopState = NextHopState::Reachable { cost: 7, partial: false };
 
     fn next_hop(recursive: bool) -> TrackedNextHop {
         TrackedNextHop { address: "192.0.2.1".parse().unwrap(), recursive, exclude: None }
@@ -392,16 +459,19 @@ mod tests {
         hops.retain::<V4>(id, true, 2);
         hops.retain::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), true), (next_hop(true), true)]);
-        assert_eq!(hops.report(next_hop(true), REACHABLE), News::First);
+        assert_eq!(hops.report(next_hop(true), FAR), News::First);
         assert_eq!((hops.cost(id, true), hops.cost(id, false)), (Ok(7), Err(Reason::NextHopUnknown)));
         assert_eq!((hops.hidden::<V4>(), hops.hidden::<V6>(), hops.all_reachable()), (0, 1, false));
         assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::First);
         assert_eq!(hops.report(next_hop(false), NextHopState::Unreachable), News::Same);
-        assert_eq!(hops.report(next_hop(false), REACHABLE), News::Other);
+        assert_eq!(hops.report(next_hop(false), FAR), News::Other);
+        let partial = NextHopState::Reachable { cost: 7, partial: true };
+        assert_eq!(hops.report(next_hop(false), partial), News::Distance);
+        assert_eq!(hops.report(next_hop(false), FAR), News::Distance);
         assert!(hops.all_reachable());
         hops.release::<V6>(id, false, 1);
         assert_eq!(uses(&mut hops), [(next_hop(false), false)]);
-        assert_eq!(hops.report(next_hop(false), REACHABLE), News::Same, "no path has it");
+        assert_eq!(hops.report(next_hop(false), FAR), News::Same, "no path has it");
     }
 
     #[test]
@@ -410,7 +480,7 @@ mod tests {
         let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         uses(&mut hops);
-        hops.report(next_hop(true), REACHABLE);
+        hops.report(next_hop(true), FAR);
         hops.release::<V4>(id, true, 1);
         hops.retain::<V4>(id, true, 1);
         assert_eq!((uses(&mut hops), hops.cost(id, true)), (vec![], Ok(7)));
@@ -436,7 +506,7 @@ mod tests {
     #[test]
     fn states_that_come_with_paths_count_where_nothing_is_known() {
         let mut hops = NextHops::new(true);
-        assert_eq!(hops.learn(next_hop(true), Some(REACHABLE)), News::Same);
+        assert_eq!(hops.learn(next_hop(true), Some(FAR)), News::Same);
         let id = hops.acquire(next_hop(true).address, None);
         hops.retain::<V4>(id, true, 1);
         assert_eq!((hops.cost(id, true), hops.all_reachable()), (Ok(7), true));
@@ -448,7 +518,7 @@ mod tests {
         assert_eq!(hops.learn(next_hop(true), Some(NextHopState::Unreachable)), News::Other);
         assert_eq!(hops.cost(id, true), Ok(7));
         hops.retain::<V4>(id, false, 1);
-        assert_eq!(hops.learn(next_hop(false), Some(REACHABLE)), News::First);
+        assert_eq!(hops.learn(next_hop(false), Some(FAR)), News::First);
         assert!(hops.all_reachable());
     }
 

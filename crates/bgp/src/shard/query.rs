@@ -37,6 +37,9 @@ pub struct PathView {
     pub cost: Result<u32, Reason>,
     /// Its part in forwarding beside the best path.
     pub part: Part,
+    /// The second of the router's clock in which it last changed: exact for three hours, later the first of
+    /// its 512 seconds. `None` while it is the only path and waits for confirmation by dataplanes.
+    pub changed: Option<u32>,
 }
 
 /// A prefix and its paths.
@@ -59,6 +62,8 @@ pub struct AdvertisedView {
     pub path: Option<BestPath>,
     /// The best path.
     pub best: Option<BestPath>,
+    /// When the best path last changed, as [`PathView::changed`].
+    pub changed: Option<u32>,
     /// Why these differ, if FIB suppression is why.
     pub standing: Standing,
     /// The aggregates that suppress the prefix, so that workers have no path.
@@ -244,6 +249,7 @@ impl Core {
         AdvertisedView {
             path: self.advertised(route).filter(|_| is_visible).map(of),
             best: self.best_of(route).map(of),
+            changed: route.best().and_then(|best| self.second_of(route.stamps(&self.paths).nth(best)?)),
             standing: self.standing(route),
             suppressed_by: self.suppressed_by(route.prefix()),
         }
@@ -266,8 +272,10 @@ impl Core {
         let mut views: Vec<PathView> = paths
             .iter()
             .zip(lost)
+            .zip(route.stamps(&self.paths))
             .enumerate()
-            .map(|(index, (path, lost))| PathView {
+            .map(|(index, ((path, lost), stamp))| PathView {
+                changed: self.second_of(stamp),
                 best: route.best() == Some(index),
                 attrs: self.attrs.get(path.attrs).clone(),
                 peer: self.sessions.get(path.session).info.clone(),

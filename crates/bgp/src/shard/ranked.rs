@@ -235,13 +235,13 @@ impl Core {
             return Some(List::new());
         };
         let is_outdated = || route.best().is_some_and(|best| !self.usable(route.paths(&self.paths)[best]));
-        if route.gate.advertises_former() || (route.gate == Gate::OPEN && is_outdated()) {
+        if route.gate().advertises_former() || (route.gate() == Gate::OPEN && is_outdated()) {
             // Workers that get ranked paths from now on get the advertised one.
             let advertised =
                 || self.advertised(route).map(|path| Path { hint: Mark::new(true, 0).0, ..path });
             return former.is_empty().then(|| advertised().into_iter().collect());
         }
-        let is_advertised = route.gate == Gate::OPEN && route.best().is_some();
+        let is_advertised = route.gate() == Gate::OPEN && route.best().is_some();
         let mut list = if is_advertised { self.rank_paths(route) } else { List::new() };
         self.number(&mut list, former);
         Some(list)
@@ -267,10 +267,14 @@ impl Core {
 
     /// The identifier number `turn` that a path may have.
     fn sent_id_at(&self, path: Path, turn: u16) -> u32 {
+        let peer = self.sessions.get(path.session).info.id.0;
+        self.sent_id_of(peer, self.attrs.path_id(path.attrs), turn)
+    }
+
+    /// The identifier number `turn` that a path of a peer with this received identifier may have.
+    pub(super) fn sent_id_of(&self, peer: u32, received: u32, turn: u16) -> u32 {
         /// Set in identifiers that may be equal.
         const HASHED: u32 = 1 << 31;
-        let peer = self.sessions.get(path.session).info.id.0;
-        let received = self.attrs.path_id(path.attrs);
         // Most are legible: the peer's number above, the received identifier below.
         match (u16::try_from(peer + 1), u16::try_from(received)) {
             (Ok(peer), Ok(received)) if turn == 0 && peer < 1 << 15 => {
@@ -482,7 +486,7 @@ impl Core {
             }
             return;
         }
-        let stored = Route::of(prefix, store, list, 0, true);
+        let stored = Route::of(prefix, store, list, &[], 0, true);
         match at {
             Some(at) => *table.get_mut(at) = stored,
             None => table.insert(hash, stored),

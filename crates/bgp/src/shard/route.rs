@@ -3,6 +3,7 @@
 //! The selected path is the best one if any path is eligible. Otherwise it is the path that would be best if all next hops were
 //! reachable: it is fed to the RIB manager, which resolves its next hop, and is not advertised.
 
+use super::age::Stamp;
 use super::gate::Gate;
 use super::paths::{Part, Path, PathStore, is_full};
 use super::table::{Seed, Slot};
@@ -14,27 +15,22 @@ use std::hash::{BuildHasher, Hasher};
 pub(super) struct Route<F: BgpFamily> {
     bits: F::Bits,
     len: u8,
-    form: Form,
-    /// Its FIB suppression state.
-    pub(super) gate: Gate,
+    /// [`PRESENT`], [`SEVERAL`], [`USABLE`], and the flags of the gate in the bits of [`GATE`].
+    state: u8,
+    /// The tag of a gate that waits. Else the [`Stamp`] of the path, if there is one.
+    word: u16,
     /// The path, if there is one. With several paths, `attrs` is their block, `session` their
     /// number, and `hint` the index of the selected one.
     path: Path,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    /// No route.
-    Empty,
-    /// One path, and it is best.
-    Best,
-    /// One unusable path.
-    Idle,
-    /// Several, and the selected one is best.
-    Many,
-    /// Several, all unusable.
-    ManyIdle,
-}
+/// It is a route.
+const PRESENT: u8 = 1;
+/// It has several paths.
+const SEVERAL: u8 = 2;
+/// The selected path is usable, and so the best.
+const USABLE: u8 = 4;
+const GATE: u8 = 0xe0;
 
 /// The hash of a prefix in the tables of routes.
 pub(super) fn hash<F: BgpFamily>(prefix: Prefix<F>, seed: &Seed) -> u32 {
@@ -57,11 +53,11 @@ fn hash_of<F: BgpFamily>(bits: F::Bits, len: u8, seed: &Seed) -> u32 {
 impl<F: BgpFamily> Slot for Route<F> {
     fn empty() -> Route<F> {
         let path = Path { attrs: 0, session: 0, hint: 0 };
-        Route { bits: F::Bits::default(), len: 0, form: Form::Empty, gate: Gate::OPEN, path }
+        Route { bits: F::Bits::default(), len: 0, state: 0, word: 0, path }
     }
 
     fn is_empty(&self) -> bool {
-        self.form == Form::Empty
+        self.state & PRESENT == 0
     }
 
     fn hash(&self, seed: &Seed) -> u32 {
@@ -71,28 +67,85 @@ impl<F: BgpFamily> Slot for Route<F> {
 
 impl<F: BgpFamily> Route<F> {
     /// A route of one path, which is selected. `best`: it is usable.
-    pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool) -> Route<F> {
-        let form = if best { Form::Best } else { Form::Idle };
-        Route { bits: prefix.bits(), len: prefix.len(), form, gate: Gate::OPEN, path }
+    pub(super) fn new(prefix: Prefix<F>, path: Path, best: bool, Stamp(word): Stamp) -> Route<F> {
+        let state = PRESENT | if best { USABLE } else { 0 };
+        Route { bits: prefix.bits(), len: prefix.len(), state, word, path }
     }
 
-    /// A route of at least one path, with the index of the selected one and whether it is usable.
+    /// A route of at least one path, with the index of the selected one and whether it is usable. `stamps`: of each path,
+    /// where the store has stamps.
     pub(super) fn of(
         prefix: Prefix<F>,
         store: &mut PathStore,
         paths: &[Path],
+        stamps: &[Stamp],
         selected: usize,
         usable: bool,
     ) -> Route<F> {
-        let mut route = Route::new(prefix, paths[0], usable);
+        let mut route = Route::new(prefix, paths[0], usable, stamps.first().copied().unwrap_or_default());
         if paths.len() > 1 {
             let block = store.take(paths.len());
             store.get_mut(block, paths.len()).copy_from_slice(paths);
+            if let Some(there) = store.stamps_mut(block, paths.len()) {
+                there.copy_from_slice(stamps);
+            }
             route.path = Path { attrs: block, session: paths.len() as u16, hint: 0 };
-            route.form = Form::Many;
+            route.state |= SEVERAL;
             route.set_selected(selected, usable);
         }
         route
+    }
+
+    /// Its FIB suppression state.
+    #[inline]
+    pub(super) fn gate(&self) -> Gate {
+        Gate::of_parts(self.state & GATE, self.word)
+    }
+
+    /// Sets its FIB suppression state. A gate that waits takes the place of the stamp of a single path, which gets the
+    /// stamp `now` when it no longer waits.
+    pub(super) fn set_gate(&mut self, gate: Gate, Stamp(now): Stamp) {
+        let waited = self.gate().is_waiting();
+        self.state = self.state & !GATE | gate.flags();
+        match gate.tag() {
+            Some(tag) => self.word = tag,
+            None if waited => self.word = now,
+            None => {}
+        }
+    }
+
+    /// When its single path changed; not known while it waits.
+    fn stamp(&self) -> Option<Stamp> {
+        (!self.gate().is_waiting()).then_some(Stamp(self.word))
+    }
+
+    /// When each of its paths changed, from the oldest to the newest; `None`: not known, because the only path waits for
+    /// dataplanes.
+    pub(super) fn stamps<'a>(&'a self, store: &'a PathStore) -> impl Iterator<Item = Option<Stamp>> + 'a {
+        let (single, several) = match self.is_several() {
+            true => (None, store.stamps(self.path.attrs, self.len())),
+            false => (Some(self.stamp()), &[][..]),
+        };
+        single.into_iter().chain(several.iter().copied().map(Some))
+    }
+
+    /// The stamp of the newest of several paths, to be prefetched.
+    pub(super) fn newest_stamp(&self, store: &PathStore) -> Option<Stamp> {
+        if self.is_several() { store.stamps(self.path.attrs, self.len()).last().copied() } else { None }
+    }
+
+    /// Changes the stamp in its slot, if there is one.
+    pub(super) fn renew_stamp(&mut self, renew: impl Fn(&mut Stamp)) {
+        if let Some(mut stamp) = self.stamp().filter(|_| !self.is_several()) {
+            renew(&mut stamp);
+            self.word = stamp.0;
+        }
+    }
+
+    fn set_stamp(&mut self, Stamp(word): Stamp) {
+        if !self.gate().is_waiting() {
+            self.word = word;
+        }
     }
 
     pub(super) fn prefix(&self) -> Prefix<F> {
@@ -102,20 +155,17 @@ impl<F: BgpFamily> Route<F> {
     /// Whether it is the route of this prefix.
     #[inline]
     pub(super) fn is(&self, prefix: Prefix<F>) -> bool {
-        self.bits == prefix.bits() && self.len == prefix.len() && self.form != Form::Empty
+        self.bits == prefix.bits() && self.len == prefix.len() && self.state & PRESENT != 0
     }
 
     /// Index of the selected path.
     pub(super) fn selected(&self) -> usize {
-        match self.form {
-            Form::Many | Form::ManyIdle => usize::from(self.path.hint),
-            _ => 0,
-        }
+        if self.is_several() { usize::from(self.path.hint) } else { 0 }
     }
 
     /// Whether the selected path is usable and so the best.
     pub(super) fn is_usable(&self) -> bool {
-        matches!(self.form, Form::Best | Form::Many)
+        self.state & USABLE != 0
     }
 
     /// Index of the best path.
@@ -125,25 +175,19 @@ impl<F: BgpFamily> Route<F> {
 
     /// Selects a path and sets whether it is usable.
     pub(super) fn set_selected(&mut self, selected: usize, usable: bool) {
-        let several = self.is_several();
-        self.form = match (several, usable) {
-            (true, true) => Form::Many,
-            (true, false) => Form::ManyIdle,
-            (false, true) => Form::Best,
-            (false, false) => Form::Idle,
-        };
-        if several {
+        self.state = self.state & !USABLE | if usable { USABLE } else { 0 };
+        if self.is_several() {
             self.path.hint = selected as u16;
         }
     }
 
     fn is_several(&self) -> bool {
-        matches!(self.form, Form::Many | Form::ManyIdle)
+        self.state & SEVERAL != 0
     }
 
     /// Whether it has one path, which is unusable.
     pub(super) fn is_idle(&self) -> bool {
-        self.form == Form::Idle
+        self.state & (PRESENT | SEVERAL | USABLE) == PRESENT
     }
 
     /// Number of paths; never 0 in the table.
@@ -205,13 +249,17 @@ impl<F: BgpFamily> Route<F> {
         }
     }
 
-    /// Adds a path as the newest. The selected one stays.
-    pub(super) fn push(&mut self, store: &mut PathStore, path: Path) {
+    /// Adds a path as the newest, which changed `now`. The selected one stays.
+    pub(super) fn push(&mut self, store: &mut PathStore, path: Path, now: Stamp) {
         let len = self.len();
         if !self.is_several() {
             let block = store.take(2);
             store.get_mut(block, 2).copy_from_slice(&[self.path, path]);
-            self.form = if self.is_usable() { Form::Many } else { Form::ManyIdle };
+            let first = self.stamp().unwrap_or(now);
+            if let Some(stamps) = store.stamps_mut(block, 2) {
+                stamps.copy_from_slice(&[first, now]);
+            }
+            self.state |= SEVERAL;
             self.path = Path { attrs: block, session: 2, hint: 0 };
             return;
         }
@@ -219,6 +267,9 @@ impl<F: BgpFamily> Route<F> {
             self.resize(store, len, len + 1, len);
         }
         store.get_mut(self.path.attrs, len + 1)[len] = path;
+        if let Some(stamps) = store.stamps_mut(self.path.attrs, len + 1) {
+            stamps[len] = now;
+        }
         self.path.session += 1;
     }
 
@@ -228,10 +279,17 @@ impl<F: BgpFamily> Route<F> {
         let paths = store.get_mut(self.path.attrs, len);
         let gone = paths[index];
         paths.copy_within(index + 1.., index);
+        let left = paths[0];
+        let mut stamp = Stamp::default();
+        if let Some(stamps) = store.stamps_mut(self.path.attrs, len) {
+            stamps.copy_within(index + 1.., index);
+            stamp = stamps[0];
+        }
         if len == 2 {
             let block = self.path.attrs;
-            self.path = paths[0];
-            self.form = if self.is_usable() { Form::Best } else { Form::Idle };
+            self.path = left;
+            self.state &= !SEVERAL;
+            self.set_stamp(stamp);
             store.give(block, 2);
             return gone;
         }
@@ -242,9 +300,10 @@ impl<F: BgpFamily> Route<F> {
         gone
     }
 
-    /// Replaces the path at `index`; the new one is the newest.
-    pub(super) fn replace(&mut self, store: &mut PathStore, index: usize, path: Path) -> Path {
+    /// Replaces the path at `index`; the new one is the newest, and changed `now`.
+    pub(super) fn replace(&mut self, store: &mut PathStore, index: usize, path: Path, now: Stamp) -> Path {
         if !self.is_several() {
+            self.set_stamp(now);
             return std::mem::replace(&mut self.path, path);
         }
         let len = self.len();
@@ -252,6 +311,10 @@ impl<F: BgpFamily> Route<F> {
         let gone = paths[index];
         paths.copy_within(index + 1.., index);
         paths[len - 1] = path;
+        if let Some(stamps) = store.stamps_mut(self.path.attrs, len) {
+            stamps.copy_within(index + 1.., index);
+            stamps[len - 1] = now;
+        }
         gone
     }
 
@@ -288,28 +351,53 @@ mod tests {
 
     #[test]
     fn the_default_route_is_not_nothing() {
-        let route = Route::<V4>::new(Prefix::default_route(), path(1), true);
+        let route = Route::<V4>::new(Prefix::default_route(), path(1), true, Stamp(0));
         assert!(route.is(Prefix::default_route()) && !Route::<V4>::empty().is(Prefix::default_route()));
+    }
+
+    #[test]
+    fn a_gate_that_waits_takes_the_place_of_a_stamp() {
+        let mut store = PathStore::stamped();
+        let mut route = Route::<V4>::new(Prefix::default_route(), path(1), true, Stamp(7));
+        let stamps =
+            |route: &Route<V4>, store: &PathStore| -> Vec<Option<Stamp>> { route.stamps(store).collect() };
+        let waiting = Gate::of_parts(0xa0, 0x1ffe);
+        route.set_gate(waiting, Stamp(8));
+        assert_eq!((route.gate(), stamps(&route, &store)), (waiting, vec![None]));
+        // An unknown one is taken for one of now; those of a block stay.
+        route.push(&mut store, path(2), Stamp(9));
+        assert_eq!((route.gate(), stamps(&route, &store)), (waiting, vec![Some(Stamp(9)); 2]));
+        route.set_gate(Gate::OPEN, Stamp(10));
+        assert_eq!(stamps(&route, &store), vec![Some(Stamp(9)); 2]);
+        route.remove(&mut store, 1);
+        assert_eq!(stamps(&route, &store), [Some(Stamp(9))]);
+        route.set_gate(waiting, Stamp(11));
+        route.set_gate(Gate::of_parts(0x20, 5), Stamp(12));
+        assert_eq!((route.gate(), stamps(&route, &store)), (Gate::of_parts(0x20, 0), vec![Some(Stamp(12))]));
+        assert!(!route.is_idle() && route.is_usable());
     }
 
     proptest! {
         // Two routes that share the store behave as two vectors, and leave nothing behind.
         #[test]
         fn routes_are_vectors(steps in prop::collection::vec((0..2usize, 0..3u8, any::<prop::sample::Index>()), 0..200)) {
-            let mut store = PathStore::default();
-            let mut routes = [0, 1].map(|n| Route::<V4>::new(Prefix::new(n << 24, 8), path(n as u16), true));
+            let mut store = PathStore::stamped();
+            let stamp = |path: &Path| Stamp(path.session * 3);
+            let new = |n: u16| Route::<V4>::new(Prefix::new(u32::from(n) << 24, 8), path(n), true, stamp(&path(n)));
+            let mut routes = [new(0), new(1)];
             let mut models = [vec![path(0)], vec![path(1)]];
             for (n, (which, what, at)) in steps.into_iter().enumerate() {
                 let (route, model) = (&mut routes[which], &mut models[which]);
                 let (at, new) = (at.index(model.len()), path(n as u16 + 2));
+                let now = stamp(&new);
                 match what {
                     0 if model.len() > 1 => prop_assert_eq!(route.remove(&mut store, at), model.remove(at)),
                     1 => {
-                        prop_assert_eq!(route.replace(&mut store, at, new), model.remove(at));
+                        prop_assert_eq!(route.replace(&mut store, at, new, now), model.remove(at));
                         model.push(new);
                     }
                     _ => {
-                        route.push(&mut store, new);
+                        route.push(&mut store, new, now);
                         model.push(new);
                     }
                 }
@@ -318,12 +406,18 @@ mod tests {
                 prop_assert_eq!((route.selected(), route.best()), (selected, usable.then_some(selected)));
                 for (route, model) in routes.iter().zip(&models) {
                     prop_assert_eq!(route.paths(&store), &model[..]);
+                    let stamps: Vec<Option<Stamp>> = model.iter().map(|path| Some(stamp(path))).collect();
+                    prop_assert_eq!(route.stamps(&store).collect::<Vec<_>>(), stamps);
                 }
             }
             // Made of its paths at once, one is the same.
             for (route, model) in routes.iter().zip(&models) {
-                let made = Route::<V4>::of(route.prefix(), &mut store, model, route.selected(), route.is_usable());
+                let stamps: Vec<Stamp> = model.iter().map(stamp).collect();
+                let made = Route::<V4>::of(
+                    route.prefix(), &mut store, model, &stamps, route.selected(), route.is_usable(),
+                );
                 prop_assert_eq!(made.paths(&store), &model[..]);
+                prop_assert_eq!(made.stamps(&store).flatten().collect::<Vec<_>>(), stamps);
                 prop_assert_eq!((made.prefix(), made.selected(), made.best()), (route.prefix(), route.selected(), route.best()));
                 made.clear(&mut store);
             }

@@ -77,6 +77,10 @@ enum Kind {
     Unrefreshed,
     /// Mark retained paths that are long-lived stale now.
     LongLived,
+    /// Feed every route to a RIB manager that has begun.
+    Feed,
+    /// Forget what each path forwards: there is no RIB manager.
+    Unfeed,
 }
 
 /// A place in the tables: family, logical shard and hash, in a circle.
@@ -148,6 +152,25 @@ impl Work {
     /// Starts a scan that opens every gate.
     pub(super) fn open(&mut self) {
         self.go_round(Kind::Open);
+    }
+
+    /// Starts a scan that feeds every route, and ends one that forgets feeds.
+    pub(super) fn feed(&mut self) {
+        self.tasks.retain(|task| task.kind != Kind::Unfeed);
+        self.go_round(Kind::Feed);
+    }
+
+    /// Ends a scan that feeds every route. `several`: starts one that forgets which paths forward.
+    pub(super) fn unfeed(&mut self, several: bool) {
+        self.tasks.retain(|task| task.kind != Kind::Feed);
+        if several {
+            self.go_round(Kind::Unfeed);
+        }
+    }
+
+    /// Whether routes are left to feed to a RIB manager that has begun.
+    pub(super) fn is_feeding(&self) -> bool {
+        self.tasks.iter().any(|task| task.kind == Kind::Feed)
     }
 
     /// Starts a scan for a new set of watches.
@@ -268,7 +291,9 @@ impl Shard {
             | Kind::Open
             | Kind::Watch
             | Kind::Unrefreshed
-            | Kind::LongLived => true,
+            | Kind::LongLived
+            | Kind::Feed
+            | Kind::Unfeed => true,
         });
         let mut kinds: SmallVec<[Kind; 4]> = tasks.map(|task| task.kind.clone()).chain(answering).collect();
         // A dump shows the effects of the others, and adds the lists that no worker knows; see `Core::dump_list`.
@@ -323,6 +348,8 @@ impl Core {
             }
             Kind::Open => self.open_gate(route, out),
             Kind::Watch => self.watch_again(route, out),
+            Kind::Feed => self.feed_first(route, out),
+            Kind::Unfeed => self.clear_parts(route),
             Kind::Dump(request) if request.ranked => {
                 if request.scope.has(route.prefix()) {
                     self.dump_list(route, &mut part.ranked);

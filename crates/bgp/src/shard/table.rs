@@ -53,6 +53,11 @@ impl<S: Slot> Table<S> {
         self.slots.iter().filter(|slot| !slot.is_empty())
     }
 
+    /// The entries, in no order that means anything. Their keys are not to change.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
+        self.slots.iter_mut().filter(|slot| !slot.is_empty())
+    }
+
     /// Where an entry with this hash stands if it is in its place, to be prefetched.
     pub(super) fn peek(&self, hash: u32) -> Option<&S> {
         self.slots.get(self.home(hash))

@@ -1,12 +1,14 @@
 //! What a shard report, message by message. That its results are right whatever the order is the simulator's to show.
 
 mod add_path;
+mod age;
 mod aigp;
 mod long_lived;
 mod originated;
 mod ranked;
 mod refresh;
 mod retained;
+mod rib_change;
 mod watches;
 
 use super::*;
@@ -286,7 +288,7 @@ fn next_hops_decide_who_can_be_best() {
         bench.handle(ShardIn::NextHops(vec![(next_hop(hop), state)]));
         sources(&bench.finish())
     };
-    let far = NextHopState::Reachable { cost: 5 };
+    let far = NextHopState::Reachable { cost: 5, partial: false };
     assert_eq!(report(&mut bench, "192.0.2.7", far), [(Some(1), Some(2))]);
     let view = bench.shard.lookup(prefix(0)).unwrap();
     let lost: Vec<_> = view.paths.iter().map(|path| (path.peer.id.0, path.best, path.lost)).collect();
@@ -466,11 +468,11 @@ fn unknown_next_hop_is_fed_and_not_advertised_before_it_is_resolved() {
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 12));
     assert_eq!(effects.next_hops, [(next_hop("192.0.2.7"), true), (next_hop("192.0.2.8"), true)]);
     assert_eq!(bench.shard.counts().families[AfiSafi::Ipv4Unicast].hidden, 12);
-    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3 });
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 3, partial: false });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 10], 0), "the others wait");
     let effects = report(&mut bench, "192.0.2.8", NextHopState::Unreachable);
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0));
-    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0, partial: false });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![(None, Some(1)); 2], 0));
     // A route by a next hop that is known is advertised at once.
     bench.routes(&one, Some(&set(1, 8)), [20]);
@@ -483,8 +485,8 @@ fn unreachable_next_hop_withdraws_what_is_advertised_and_leaves_the_feed_as_it_i
     bench.routes(&one, Some(&set(0, 7)), [0, 1]);
     bench.routes(&two, Some(&set(1, 8)), [1]);
     bench.finish();
-    report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
-    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0, partial: false });
+    let effects = report(&mut bench, "192.0.2.8", NextHopState::Reachable { cost: 0, partial: false });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 0), "no best path changes");
     let effects = report(&mut bench, "192.0.2.7", NextHopState::Unreachable);
     let mut advertised = sources(&effects);
@@ -512,7 +514,7 @@ fn next_hop_on_link_and_recursive_ones_are_apart() {
     uses.sort_unstable();
     let recursive = TrackedNextHop { recursive: true, ..next_hop("192.0.2.7") };
     assert_eq!(uses, [(next_hop("192.0.2.7"), true), (recursive, true)]);
-    bench.handle(ShardIn::NextHops(vec![(recursive, NextHopState::Reachable { cost: 0 })]));
+    bench.handle(ShardIn::NextHops(vec![(recursive, NextHopState::Reachable { cost: 0, partial: false })]));
     let effects = report(&mut bench, "192.0.2.7", NextHopState::Unreachable);
     assert_eq!(sources(&effects), [(None, Some(3))], "the better path needs its next hop on link");
 }
@@ -532,7 +534,10 @@ fn next_hop_that_is_reachable_alone_is_fed_without_others() {
         let members: Vec<String> = next_hops.iter().map(|(address, _)| last(*address)).collect();
         (members.join(" "), backup.map(|(address, _)| last(address)))
     };
-    let (reachable, alone) = (NextHopState::Reachable { cost: 0 }, NextHopState::ReachableAlone { cost: 0 });
+    let (reachable, alone) = (
+        NextHopState::Reachable { cost: 0, partial: false },
+        NextHopState::ReachableAlone { cost: 0, partial: false },
+    );
     fed(1, reachable);
     fed(2, reachable);
     assert_eq!(fed(3, reachable), ("1 2 3".into(), None));
@@ -548,7 +553,7 @@ fn shard_too_many_unresolved_prefixes_reselects_all_routes() {
     let (mut bench, one) = (tracking(), peer(1, 1));
     bench.routes(&one, Some(&set(0, 7)), 0..100);
     bench.finish();
-    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0, partial: false });
     assert_eq!(sources(&effects).len(), 100);
 }
 
@@ -559,7 +564,7 @@ fn suppressed_path_that_becomes_usable_waits_for_dataplanes() {
     bench.routes(&one, Some(&set(0, 7)), [0]);
     assert_eq!(fed(&bench.finish().feed), 1);
     assert_eq!(bench.shard.fence(), None, "nothing waits: no path can be used");
-    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0, partial: false });
     assert_eq!((sources(&effects), fed(&effects.feed)), (vec![], 1));
     let fence = bench.shard.fence().unwrap();
     bench.handle(confirmed(fence, &[]));
@@ -571,18 +576,19 @@ fn gate_unknown_next_hop_keeps_the_former_advertisement() {
     let attrs = |effects: &Effects| {
         let paths = effects.egress.iter().map(|effect| match effect {
             ToEgress::All(batch) => batch.changes.v4.iter().map(|c| (c.old != NONE, c.new != NONE)).collect(),
-            ToEgress::Ranked(_) | ToEgress::One(..) => Vec::new(),
+            _ => Vec::new(),
         });
         paths.flatten().collect::<Vec<_>>()
     };
-    for (state, advertised) in
-        [(NextHopState::Reachable { cost: 0 }, (true, true)), (NextHopState::Unreachable, (true, false))]
-    {
+    for (state, advertised) in [
+        (NextHopState::Reachable { cost: 0, partial: false }, (true, true)),
+        (NextHopState::Unreachable, (true, false)),
+    ] {
         for suppress in [false, true] {
             let (mut bench, one) = (tracking(), peer(1, 1));
             bench.handle(ShardIn::Suppress(suppress));
             bench.routes(&one, Some(&set(0, 7)), [0]);
-            report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+            report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0, partial: false });
             let fence = bench.shard.fence();
             assert_eq!(fence.is_some(), suppress);
             fence.into_iter().for_each(|fence| bench.handle(confirmed(fence, &[])));
@@ -612,7 +618,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
     let moved_to_unknown = || {
         let (mut bench, one) = (tracking(), peer(1, 1));
         bench.routes(&one, Some(&set(0, 7)), [0]);
-        report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0 });
+        report(&mut bench, "192.0.2.7", NextHopState::Reachable { cost: 0, partial: false });
         bench.routes(&one, Some(&set(0, 8)), [0]);
         bench.finish();
         bench
@@ -635,7 +641,7 @@ fn held_path_goes_with_its_prefix_its_session_and_its_logical_shard() {
         fresh.shard.adopt(moved, &mut fresh.out);
     }
     assert_eq!((sources(&bench.finish()), sources(&fresh.finish())), (vec![], vec![]));
-    let effects = report(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0 });
+    let effects = report(&mut fresh, "192.0.2.8", NextHopState::Reachable { cost: 0, partial: false });
     assert_eq!(sources(&effects), [(Some(1), Some(1))]);
     assert_eq!(bench.shard.counts().attribute_sets, 0);
 }
@@ -722,7 +728,7 @@ fn shard_next_hop_inside_its_prefix_is_registered_without_it() {
     let plain = TrackedNextHop { recursive: true, ..next_hop("192.0.2.7") };
     let without = TrackedNextHop { exclude: Some(inside.any()), ..plain };
     assert_eq!(uses, [(plain, true), (without, true)]);
-    let reachable = NextHopState::Reachable { cost: 0 };
+    let reachable = NextHopState::Reachable { cost: 0, partial: false };
     bench.handle(ShardIn::NextHops(vec![(plain, reachable), (without, NextHopState::Unreachable)]));
     let effects = bench.finish();
     assert_eq!(sources(&effects), [(None, Some(3))], "the other prefix alone");

@@ -5,6 +5,7 @@
 //! to another shard. The map has members alone: prefixes in no watch cost a lookup for each length of
 //! the watched prefixes, and nothing while there is no watch.
 
+use super::effects::Audience;
 use super::paths::Path;
 use super::route::Route;
 use super::{Core, Shard, ShardOut};
@@ -363,10 +364,14 @@ impl Core {
     ) {
         let visible = self.note_watched(prefix, old.is_some(), new);
         self.ranked.note(prefix);
-        let (old, new) = (old.filter(|_| visible.before), new.filter(|_| visible.after));
-        if old.is_some() || new.is_some() {
-            self.send_best(prefix, old, new, out);
+        let (shown, shows) = (old.filter(|_| visible.before), new.filter(|_| visible.after));
+        if (shown, shows) == (old, new) {
+            return self.send_best(Audience::All, prefix, old, new, out);
         }
+        if shown.is_some() || shows.is_some() {
+            self.send_best(Audience::Workers, prefix, shown, shows, out);
+        }
+        self.send_best(Audience::Stations, prefix, old, new, out);
     }
 
     fn note_watched<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<Path>) -> Visible {
@@ -387,7 +392,8 @@ impl Core {
         if visible.before != visible.after {
             self.ranked.note(route.prefix());
             let shown = |is: bool| Some(path).filter(|_| is);
-            self.send_best(route.prefix(), shown(visible.before), shown(visible.after), out);
+            let (before, after) = (shown(visible.before), shown(visible.after));
+            self.send_best(Audience::Workers, route.prefix(), before, after, out);
         }
     }
 

@@ -7,6 +7,7 @@ use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::Policy;
 use ribtide_prefix::{Prefix, V4, logical_shard};
 use ribtide_runtime::activity::Activity;
+use ribtide_runtime::clock::Clock;
 use ribtide_wire::bgp::NextHop;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -49,8 +50,15 @@ fn prefixes() -> Vec<Prefix<V4>> {
 fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_paths() {
     let (rings, stop, seed) = (Rings::default(), Stop::default(), HashSeed::random());
     let (news, _news) = rings.bounded("news", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: None, news, monitor: None, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: None,
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    };
     let shards: Vec<ShardPort> = (0..2)
         .map(|index| {
             let builder = ShardBuilder::new(index, index.into(), &rings, None);

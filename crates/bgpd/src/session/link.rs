@@ -216,7 +216,7 @@ impl Sessions {
     pub(super) fn send_otherwise(&mut self, id: PeerId) {
         let Some(peer) = self.peers.get(&id) else { return };
         let (Some(up), Some(negotiated)) = (&peer.up, peer.fsm.negotiated()) else { return };
-        let egress = self.egress(peer, negotiated, up.local, &self.interfaces);
+        let egress = self.egress(peer, &peer.settings, negotiated, up.local, &self.interfaces);
         let (former, worker) = (up.info.clone(), up.worker);
         if egress == former.egress {
             return;
@@ -272,7 +272,7 @@ impl Sessions {
             families: negotiated.families,
             path_ids: negotiated.path_ids,
             long_lived: peer.settings.graceful_restart.long_lived_time.is_some(),
-            egress: self.egress(peer, negotiated, local, interfaces),
+            egress: self.egress(peer, &peer.settings, negotiated, local, interfaces),
         };
         Ok((Arc::new(info), local))
     }
@@ -282,10 +282,11 @@ impl Sessions {
         self.originated.is_configured() || self.unnumbered.is_configured()
     }
 
-    /// The egress settings of a session.
-    fn egress(
+    /// The egress settings of a session with these settings of its neighbour.
+    pub(super) fn egress(
         &self,
         peer: &Peer,
+        settings: &NeighborSettings,
         negotiated: &Negotiated,
         local: IpAddr,
         interfaces: &[InterfaceConfig],
@@ -300,19 +301,19 @@ impl Sessions {
             // A session over IPv6 needs no IPv4 address on the link, nor that it is on the same subnet.
             (v4.filter(|_| local.is_ipv4() || !negotiated.extended_next_hop), v6)
         };
-        let next_hop = if peer.kind.is_external() || peer.settings.next_hop_self {
+        let next_hop = if peer.kind.is_external() || settings.next_hop_self {
             let (v4, v6) = own();
             NextHopRule::Own { v4, v6 }
         } else if self.sends_own_addresses()
-            || peer.settings.default_originate.is_some()
-            || peer.settings.export.sets_next_hop(SetNextHop::Own)
+            || settings.default_originate.is_some()
+            || settings.export.sets_next_hop(SetNextHop::Own)
         {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
         } else {
             NextHopRule::Keep
         };
-        let as_numbers = &peer.settings.as_numbers;
+        let as_numbers = &settings.as_numbers;
         let external = peer.kind.is_external();
         let local_asn = if external { negotiated.local_asn } else { self.asn };
         let asn = self.asn_for(peer.kind);
@@ -330,20 +331,20 @@ impl Sessions {
             families: negotiated.families,
             four_octet_as: negotiated.four_octet_as,
             max_message: if negotiated.extended_message { u16::MAX } else { 4096 },
-            prefix_sid: peer.settings.prefix_sid,
+            prefix_sid: settings.prefix_sid,
             long_lived: negotiated.long_lived.is_some(),
             long_lived_partial: negotiated.long_lived.is_none()
-                && peer.settings.graceful_restart.long_lived_partial
+                && settings.graceful_restart.long_lived_partial
                 && peer.kind.is_inside(),
-            aigp: peer.settings.aigp,
-            role: peer.settings.role,
+            aigp: settings.aigp,
+            role: settings.role,
             next_hop,
             link_local,
             extended_next_hop: negotiated.extended_next_hop,
-            default_originate: self.default_route(peer.settings.default_originate.as_ref()),
-            add_path: peer.settings.add_path.send.within(negotiated.sent_path_ids),
-            client: peer.settings.best_path_per_client.then_some(peer.id),
-            export: peer.settings.export.clone(),
+            default_originate: self.default_route(settings.default_originate.as_ref()),
+            add_path: settings.add_path.send.within(negotiated.sent_path_ids),
+            client: settings.best_path_per_client.then_some(peer.id),
+            export: settings.export.clone(),
         }
     }
 

@@ -27,9 +27,6 @@ fn places(addresses: &[SocketAddr]) -> impl Iterator<Item = Place> + '_ {
     })
 }
 
-/// The listening sockets of a run of BGP for the next one, with its keys. They lose no connection on the way.
-pub struct HandedOverListeners(Vec<(Place, TcpListener)>);
-
 /// The listening sockets, by a number that is never used again.
 #[derive(Default, Debug)]
 pub(super) struct Listeners {
@@ -38,35 +35,14 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens on these addresses, unless another run has handed over its sockets.
+    /// Listens on these addresses.
     ///
     /// # Errors
     /// An address cannot be bound, as a sentence; or the system has no room for another watch.
-    pub(super) fn open(
-        addresses: &[SocketAddr],
-        keys: &Keys,
-        handed: Option<HandedOverListeners>,
-        poll: &Poll,
-    ) -> io::Result<Listeners> {
+    pub(super) fn open(addresses: &[SocketAddr], keys: &Keys, poll: &Poll) -> io::Result<Listeners> {
         let mut listeners = Listeners::default();
-        match handed {
-            Some(handed) => handed
-                .0
-                .into_iter()
-                .try_for_each(|(place, listener)| listeners.insert(place, listener, poll))?,
-            None => places(addresses).try_for_each(|place| listeners.add(place, keys, poll))?,
-        }
+        places(addresses).try_for_each(|place| listeners.add(place, keys, poll))?;
         Ok(listeners)
-    }
-
-    /// Gives all sockets away. None is left.
-    pub(super) fn hand_over(&mut self, poll: &Poll) -> HandedOverListeners {
-        let all = std::mem::take(&mut self.all);
-        for (_, listener) in all.values() {
-            // A watch that stays reports a socket that is not here, which is ignored.
-            drop(poll.registry().deregister(&mut SourceFd(&listener.as_raw_fd())));
-        }
-        HandedOverListeners(all.into_values().collect())
     }
 
     /// Listens on these addresses in place of the present ones. Those that stay lose no connection. Returns whether any
@@ -120,10 +96,6 @@ impl Listeners {
             io::Error::new(error.kind(), format!("BGP cannot listen on {address}: {error}; {cure}"))
         })?;
         keys::change([&listener], &Keys::default(), keys)?;
-        self.insert(place, listener, poll)
-    }
-
-    fn insert(&mut self, place: Place, listener: TcpListener, poll: &Poll) -> io::Result<()> {
         let token = Token(LISTENERS + self.next);
         poll.registry().register(&mut SourceFd(&listener.as_raw_fd()), token, Interest::READABLE)?;
         self.all.insert(self.next, (place, listener));
@@ -161,7 +133,7 @@ mod tests {
         let poll = Poll::new().unwrap();
         let keys = Keys::default();
         let (one, two) = (on("127.0.0.1:0"), on("127.0.0.2:0"));
-        let mut listeners = Listeners::open(&[one], &keys, None, &poll).unwrap();
+        let mut listeners = Listeners::open(&[one], &keys, &poll).unwrap();
         let [first] = listeners.addresses()[..] else { panic!() };
         // A connection that waits to be accepted is not lost.
         let _waits = TcpStream::connect(first).unwrap();
@@ -180,33 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_another_run_lose_no_connection() {
-        let (poll, next) = (Poll::new().unwrap(), Poll::new().unwrap());
-        let keys = Keys::default();
-        let mut listeners = Listeners::open(&[on("127.0.0.1:0")], &keys, None, &poll).unwrap();
-        let [address] = listeners.addresses()[..] else { panic!() };
-        let _waits = TcpStream::connect(address).unwrap();
-        let handed = listeners.hand_over(&poll);
-        assert!(listeners.addresses().is_empty());
-        let _waits_too = TcpStream::connect(address).unwrap();
-        let mut taken = Listeners::open(&[], &keys, Some(handed), &next).unwrap();
-        assert_eq!(taken.addresses(), [address]);
-        for _ in 0..2 {
-            assert!(taken.get(0).unwrap().accept().is_ok());
-        }
-        assert!(
-            !taken.change(&[on("127.0.0.1:0")], &keys, &next).unwrap(),
-            "it is still that of this address"
-        );
-    }
-
-    #[test]
     fn all_addresses_and_one_of_them_take_turns_at_a_port() {
         let poll = Poll::new().unwrap();
         let keys = Keys::default();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (all, one) = (on(&format!("[::]:{port}")), on(&format!("127.0.0.1:{port}")));
-        let mut listeners = Listeners::open(&[all], &keys, None, &poll).unwrap();
+        let mut listeners = Listeners::open(&[all], &keys, &poll).unwrap();
         assert!(listeners.change(&[one], &keys, &poll).unwrap());
         assert_eq!(listeners.addresses(), [one]);
         assert!(listeners.change(&[all], &keys, &poll).unwrap());

@@ -28,6 +28,7 @@ mod origination;
 mod outbox;
 mod own_restart;
 mod peer;
+pub mod prediction;
 mod reconfiguration;
 mod refresh;
 mod refused;
@@ -62,7 +63,6 @@ use connection::Connection;
 use ids::Ids;
 use interfaces::Interfaces;
 use keys::Keys;
-pub use listeners::HandedOverListeners;
 use listeners::Listeners;
 use log::{Log, News, Who};
 use mio::unix::SourceFd;
@@ -161,18 +161,14 @@ pub(super) struct Setup<'a> {
 }
 
 impl SessionsBuilder {
-    /// Listens, unless another run has handed over its sockets, and makes the rings.
-    pub(super) fn new(
-        bgp: &BgpConfig,
-        rings: &Rings,
-        handed: Option<HandedOverListeners>,
-    ) -> io::Result<SessionsBuilder> {
+    /// Listens, and makes the rings.
+    pub(super) fn new(bgp: &BgpConfig, rings: &Rings) -> io::Result<SessionsBuilder> {
         tcp_ao::check_kernel(bgp).map_err(|e| io::Error::new(io::ErrorKind::Unsupported, e))?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKE)?;
         // A waker fails only when the process is out of kernel memory.
         let wake: Wake = Arc::new(move || drop(waker.wake()));
-        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), handed, &poll)?;
+        let listeners = Listeners::open(&bgp.listen, &keys::of(bgp), &poll)?;
         let (writes, reports, shard_news, bfd, links, redistributed) = (
             rings.bounded("workers to sessions", WRITES),
             rings.bounded("readers to sessions", REPORTS),
@@ -475,9 +471,7 @@ impl Sessions {
 
     /// What a peer from `address` gets, if it is in a range: in the most specific one.
     fn range_of(&self, address: IpAddr) -> Option<NeighborSettings> {
-        let ranges = self.ranges.iter().filter(|d| d.range.contains(address));
-        let range = ranges.max_by_key(|d| d.range.len())?;
-        Some(NeighborSettings { passive: true, ..range.settings.clone() })
+        reconfiguration::settings_of_range(&self.ranges, address)
     }
 
     fn add(&mut self, address: IpAddr, settings: NeighborSettings, dynamic: bool) -> PeerId {

@@ -126,6 +126,16 @@ impl Sessions {
         }
     }
 
+    /// The RIB manager is about to end and sends no change any more: withdraws what came of it.
+    pub fn forget_redistributed(&mut self) {
+        while let Some(changes) = self.redistributed.try_recv() {
+            self.redistribute(changes);
+        }
+        let all = self.originated.routes.keys().map(|prefix| (*prefix, None)).collect();
+        self.redistribute(all);
+        self.originated.routes = Map::default();
+    }
+
     fn send_routes(&mut self, source: LocalSource, withdrawn: &[AnyPrefix], announced: &[AnyPrefix]) {
         let Originated { config, sources, .. } = &self.originated;
         let (Some(info), Some(policy)) = (sources.get(&source), config.policies.get(&source)) else { return };

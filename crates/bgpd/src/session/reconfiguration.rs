@@ -1,11 +1,13 @@
 //! Reload of the neighbours, while other sessions continue.
 
 use super::peer::Peer;
-use super::{HandedOverListeners, Sessions, keys, tcp_ao};
+use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
 use ribtide_bgp::peer::{PeerId, PeerKind};
-use ribtide_config::{AsNumbers, BgpConfig, InterfaceConfig, NeighborConfig, NeighborSettings, TcpAoConfig};
+use ribtide_config::{
+    AsNumbers, BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings, TcpAoConfig,
+};
 use ribtide_prefix::zone::split_zone;
 use ribtide_runtime::log::target;
 use ribtide_wire::bgp::Notification;
@@ -31,7 +33,7 @@ pub struct Neighbors {
 
 /// What a change of settings requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Difference {
+pub(super) enum Difference {
     /// No difference.
     None,
     /// The session continues.
@@ -45,103 +47,170 @@ enum Difference {
     Session,
 }
 
-/// Every setting is listed, so that a new one does not compile without a decision.
-fn difference(old: &NeighborSettings, new: &NeighborSettings) -> Difference {
-    let NeighborSettings {
-        group,
-        import,
-        export,
-        peer_asn,
-        kind,
-        as_numbers,
-        // A session ends or begins for it, whatever the difference is.
-        shutdown: _,
-        // The policies contain what it changes.
-        graceful_shutdown: _,
-        passive,
-        families,
-        hold_time,
-        connect_retry,
-        local_address,
-        port,
-        next_hop_self,
-        multihop,
-        ttl_security,
-        role,
-        role_strict,
-        password,
-        tcp_ao,
-        bfd,
-        fast_external_fallover,
-        enforce_first_as,
-        prefix_sid,
-        aigp,
-        keep_received,
-        martians,
-        attributes,
-        max_prefixes,
-        graceful_restart,
-        add_path,
-        best_path_per_client,
-        extended_next_hop,
-        default_originate,
-    } = new;
-    let same_session = *peer_asn == old.peer_asn
-        && *kind == old.kind
-        && as_numbers.local_as == old.as_numbers.local_as
-        && *passive == old.passive
-        && *families == old.families
-        && *hold_time == old.hold_time
-        && *connect_retry == old.connect_retry
-        && *local_address == old.local_address
-        && *port == old.port
-        && *next_hop_self == old.next_hop_self
-        && *multihop == old.multihop
-        && *ttl_security == old.ttl_security
-        && *role == old.role
-        && *role_strict == old.role_strict
-        && add_path.receive == old.add_path.receive
-        && add_path.send.families() == old.add_path.send.families()
-        && *extended_next_hop == old.extended_next_hop
-        && *password == old.password
-        && keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())
-        && graceful_restart.helper == old.graceful_restart.helper
-        && graceful_restart.restart_time.is_some() == old.graceful_restart.restart_time.is_some()
-        && graceful_restart.long_lived_time == old.graceful_restart.long_lived_time;
-    let AsNumbers { local_as: _, allowas_in, as_override, remove_private_as } = *as_numbers;
-    let import = *import != old.import
-        || allowas_in != old.as_numbers.allowas_in
-        || *enforce_first_as != old.enforce_first_as
-        || *prefix_sid != old.prefix_sid
-        || *aigp != old.aigp
-        || *martians != old.martians
-        || *attributes != old.attributes
-        || *keep_received != old.keep_received
-        || max_prefixes.received != old.max_prefixes.received;
-    let export = *export != old.export
-        || *default_originate != old.default_originate
-        || graceful_restart.long_lived_partial != old.graceful_restart.long_lived_partial
-        || *prefix_sid != old.prefix_sid
-        || *aigp != old.aigp
-        || as_override != old.as_numbers.as_override
-        || remove_private_as != old.as_numbers.remove_private_as
-        || add_path.send != old.add_path.send
-        || *best_path_per_client != old.best_path_per_client;
-    if !same_session {
-        Difference::Session
-    } else if import
-        || export
-        || *group != old.group
-        || *bfd != old.bfd
-        || *fast_external_fallover != old.fast_external_fallover
-        || *max_prefixes != old.max_prefixes
-        || *graceful_restart != old.graceful_restart
-        || *tcp_ao != old.tcp_ao
-    {
-        Difference::Soft { import, export }
-    } else {
-        Difference::None
+/// The changed settings of a neighbour, by their names in the configuration.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChangedSettings {
+    /// Those that only a new session has.
+    pub session: Vec<&'static str>,
+    /// Those of received routes.
+    pub import: Vec<&'static str>,
+    /// Those of sent routes.
+    pub export: Vec<&'static str>,
+    /// Others, which the present session obeys.
+    pub other: Vec<&'static str>,
+}
+
+impl ChangedSettings {
+    /// Every setting is listed, so that a new one does not compile without a decision.
+    fn between(old: &NeighborSettings, new: &NeighborSettings) -> ChangedSettings {
+        let NeighborSettings {
+            group,
+            import,
+            export,
+            peer_asn,
+            kind,
+            as_numbers,
+            // A session ends or begins for it, whatever the difference is.
+            shutdown: _,
+            // The policies contain what it changes.
+            graceful_shutdown: _,
+            passive,
+            families,
+            hold_time,
+            connect_retry,
+            local_address,
+            port,
+            next_hop_self,
+            multihop,
+            ttl_security,
+            role,
+            role_strict,
+            password,
+            tcp_ao,
+            bfd,
+            fast_external_fallover,
+            enforce_first_as,
+            prefix_sid,
+            aigp,
+            keep_received,
+            martians,
+            attributes,
+            max_prefixes,
+            graceful_restart,
+            add_path,
+            best_path_per_client,
+            extended_next_hop,
+            default_originate,
+        } = new;
+        let AsNumbers { local_as, allowas_in, as_override, remove_private_as } = *as_numbers;
+        let was = &old.as_numbers;
+        let restart = &old.graceful_restart;
+        let changed = |rows: &[(&'static str, bool)]| -> Vec<&'static str> {
+            let mut names: Vec<_> = rows.iter().filter(|(_, same)| !same).map(|(name, _)| *name).collect();
+            names.dedup();
+            names
+        };
+        ChangedSettings {
+            session: changed(&[
+                ("peer-asn", *peer_asn == old.peer_asn),
+                ("type", *kind == old.kind),
+                ("local-as", local_as == was.local_as),
+                ("passive", *passive == old.passive),
+                ("families", *families == old.families),
+                ("hold-time", *hold_time == old.hold_time),
+                ("connect-retry", *connect_retry == old.connect_retry),
+                ("local-address", *local_address == old.local_address),
+                ("port", *port == old.port),
+                ("next-hop-self", *next_hop_self == old.next_hop_self),
+                ("multihop", *multihop == old.multihop),
+                ("ttl-security", *ttl_security == old.ttl_security),
+                ("role", *role == old.role),
+                ("role-strict", *role_strict == old.role_strict),
+                (
+                    "add-path",
+                    add_path.receive == old.add_path.receive
+                        && add_path.send.families() == old.add_path.send.families(),
+                ),
+                ("extended-next-hop", *extended_next_hop == old.extended_next_hop),
+                ("password", *password == old.password),
+                ("tcp-ao", keeps_keys(old.tcp_ao.as_deref(), tcp_ao.as_deref())),
+                (
+                    "graceful-restart",
+                    graceful_restart.helper == restart.helper
+                        && graceful_restart.restart_time.is_some() == restart.restart_time.is_some()
+                        && graceful_restart.long_lived_time == restart.long_lived_time,
+                ),
+            ]),
+            import: changed(&[
+                ("import", *import == old.import),
+                ("allowas-in", allowas_in == was.allowas_in),
+                ("enforce-first-as", *enforce_first_as == old.enforce_first_as),
+                ("prefix-sid", *prefix_sid == old.prefix_sid),
+                ("aigp", *aigp == old.aigp),
+                ("martians", *martians == old.martians),
+                ("attributes", *attributes == old.attributes),
+                ("keep-received", *keep_received == old.keep_received),
+                ("max-prefixes", max_prefixes.received == old.max_prefixes.received),
+            ]),
+            export: changed(&[
+                ("export", *export == old.export),
+                ("default-originate", *default_originate == old.default_originate),
+                ("graceful-restart", graceful_restart.long_lived_partial == restart.long_lived_partial),
+                ("prefix-sid", *prefix_sid == old.prefix_sid),
+                ("aigp", *aigp == old.aigp),
+                ("as-override", as_override == was.as_override),
+                ("remove-private-as", remove_private_as == was.remove_private_as),
+                ("add-path", add_path.send == old.add_path.send),
+                ("best-path-per-client", *best_path_per_client == old.best_path_per_client),
+            ]),
+            other: changed(&[
+                ("group", *group == old.group),
+                ("bfd", *bfd == old.bfd),
+                ("fast-external-fallover", *fast_external_fallover == old.fast_external_fallover),
+                ("max-prefixes", *max_prefixes == old.max_prefixes),
+                ("graceful-restart", *graceful_restart == *restart),
+                ("tcp-ao", *tcp_ao == old.tcp_ao),
+            ]),
+        }
     }
+
+    fn takes(&self) -> Difference {
+        let ChangedSettings { session, import, export, other } = self;
+        match (session.is_empty(), import.is_empty() && export.is_empty() && other.is_empty()) {
+            (false, _) => Difference::Session,
+            (true, false) => Difference::Soft { import: !import.is_empty(), export: !export.is_empty() },
+            (true, true) => Difference::None,
+        }
+    }
+
+    /// All of them, each once.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in [&self.session, &self.import, &self.export, &self.other].into_iter().flatten() {
+            if !names.contains(name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+/// What a configuration means for a present neighbour, before anything is applied.
+pub(super) struct Renewal {
+    /// The neighbour in the new configuration, unless it is one of a range.
+    pub(super) configured: Option<NeighborConfig>,
+    /// Its new settings.
+    pub(super) settings: NeighborSettings,
+    /// Which settings changed.
+    pub(super) changed: ChangedSettings,
+    /// What they take.
+    pub(super) takes: Difference,
+    /// Why a session begins again that its own settings would not end; `None`: no such reason.
+    pub(super) why: Option<&'static str>,
+    /// Whether the description is another.
+    pub(super) renamed: bool,
+    /// Whether the reader keeps the routes before import policy, and they stay the same.
+    pub(super) kept: bool,
 }
 
 /// Whether a connection with the TCP-AO keys `old` can have `new`: one without keys never gets any, and the other way round.
@@ -152,17 +221,23 @@ fn keeps_keys(old: Option<&TcpAoConfig>, new: Option<&TcpAoConfig>) -> bool {
     }
 }
 
-impl Sessions {
-    /// Listens where the next run of BGP with this configuration does, and gives the sockets away: this run accepts no connection
-    /// any more.
-    ///
-    /// # Errors
-    /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
-    pub fn hand_over_listeners(&mut self, bgp: &BgpConfig) -> Result<HandedOverListeners, String> {
-        self.listen(bgp)?;
-        Ok(self.listeners.hand_over(&self.poll))
-    }
+/// The settings of a neighbour at this address by the most specific of these ranges.
+pub(super) fn settings_of_range(ranges: &[DynamicRange], address: IpAddr) -> Option<NeighborSettings> {
+    let ranges = ranges.iter().filter(|d| d.range.contains(address));
+    let range = ranges.max_by_key(|d| d.range.len())?;
+    Some(NeighborSettings { passive: true, ..range.settings.clone() })
+}
 
+/// Why peers of this kind take a new session when the confederation or the cluster id is another.
+pub(super) fn resets(kind: PeerKind, confederation: bool, cluster_id: bool) -> Option<&'static str> {
+    match (confederation, cluster_id && kind.is_internal()) {
+        (true, _) => Some("bgp.confederation changes"),
+        (false, true) => Some("bgp.cluster-id changes"),
+        (false, false) => None,
+    }
+}
+
+impl Sessions {
     /// Changes the keys and addresses of the listening sockets.
     ///
     /// # Errors
@@ -190,7 +265,7 @@ impl Sessions {
         let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
         let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;
         // Both are in OPENs, in attributes that were sent, and in rules for received ones.
-        let resets = |kind: PeerKind| confederation || (cluster_id && kind.is_internal());
+        let resets = |kind| resets(kind, confederation, cluster_id);
         self.ranges.clone_from(&bgp.dynamic);
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         let own_addresses = self.sends_own_addresses();
@@ -209,7 +284,7 @@ impl Sessions {
         for (address, id) in present {
             // An interface that is no longer configured has no neighbour any more.
             if self.by_address.get(&address) == Some(&id) {
-                self.renew(bgp, address, id, &resets, &mut changed);
+                self.renew(bgp, id, &resets, &mut changed);
             } else {
                 changed.removed.push(split_zone(address).0);
             }
@@ -239,35 +314,28 @@ impl Sessions {
         ids.into_iter().for_each(|id| self.send_otherwise(id));
     }
 
-    /// Applies the configuration to an existing neighbour. `resets`: peers of this kind take a new session anyway.
-    fn renew(
-        &mut self,
+    /// What a configuration means for a present neighbour; `None`: it has it no more. `resets`: why peers of this kind take
+    /// a new session anyway.
+    pub(super) fn renewal(
+        &self,
         bgp: &BgpConfig,
-        address: IpAddr,
-        id: PeerId,
-        resets: &impl Fn(PeerKind) -> bool,
-        changed: &mut Neighbors,
-    ) {
-        let Some(peer) = self.peers.get(&id) else { return };
-        let link = peer.link.clone();
+        peer: &Peer,
+        resets: &impl Fn(PeerKind) -> Option<&'static str>,
+    ) -> Option<Renewal> {
+        let address = peer.address;
         let by_interface =
-            link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
+            peer.link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
                 let (description, settings) = (neighbor.description.clone(), neighbor.settings.clone());
                 NeighborConfig { address, description, settings }
             });
-        let configured = bgp.neighbors.get(&address).or(by_interface.as_ref());
-        let ranged = peer.dynamic.then(|| self.range_of(address)).flatten();
-        let named = split_zone(address).0;
-        let Some(settings) = configured.map(|neighbor| neighbor.settings.clone()).or(ranged) else {
-            self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
-            return changed.removed.push(named);
-        };
-        let description = configured.and_then(|neighbor| neighbor.description.clone());
-        let renamed = description != peer.description;
-        let mut takes = match resets(settings.kind) {
-            true => Difference::Session,
-            false => difference(&peer.settings, &settings),
-        };
+        let configured = bgp.neighbors.get(&address).cloned().or(by_interface);
+        let ranged = || settings_of_range(&bgp.dynamic, address);
+        let ranged = peer.dynamic.then(ranged).flatten();
+        let settings = configured.as_ref().map(|neighbor| neighbor.settings.clone()).or(ranged)?;
+        let description = configured.as_ref().and_then(|neighbor| neighbor.description.clone());
+        let changed = ChangedSettings::between(&peer.settings, &settings);
+        let mut why = resets(settings.kind);
+        let mut takes = if why.is_some() { Difference::Session } else { changed.takes() };
         let kept = peer.up.as_ref().is_some_and(|up| {
             self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
         });
@@ -275,7 +343,36 @@ impl Sessions {
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
         if matches!(takes, Difference::Soft { import: true, .. }) && !refreshable && !kept {
             takes = Difference::Session;
+            why = Some("the peer has no route refresh (RFC 2918), and its routes are not kept");
         }
+        Some(Renewal {
+            renamed: description != peer.description,
+            configured,
+            settings,
+            changed,
+            takes,
+            why,
+            kept,
+        })
+    }
+
+    /// Applies the configuration to an existing neighbour. `resets`: why peers of this kind take a new session anyway.
+    fn renew(
+        &mut self,
+        bgp: &BgpConfig,
+        id: PeerId,
+        resets: &impl Fn(PeerKind) -> Option<&'static str>,
+        changed: &mut Neighbors,
+    ) {
+        let Some(peer) = self.peers.get(&id) else { return };
+        let link = peer.link.clone();
+        let named = split_zone(peer.address).0;
+        let Some(renewal) = self.renewal(bgp, peer, resets) else {
+            self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
+            return changed.removed.push(named);
+        };
+        let Renewal { configured, settings, mut takes, renamed, kept, .. } = renewal;
+        let description = configured.as_ref().and_then(|neighbor| neighbor.description.clone());
         let rolled = takes == Difference::Session || Self::roll_keys(peer, &settings);
         if !rolled {
             takes = Difference::Session;
@@ -292,7 +389,7 @@ impl Sessions {
         }
         if takes == Difference::Session {
             self.remove(id, &Notification::cease(cease::CONFIG_CHANGE));
-            if let Some(neighbor) = configured {
+            if let Some(neighbor) = &configured {
                 let id = self.configure_on(neighbor, link);
                 self.start(id);
             }

@@ -178,7 +178,11 @@ impl Sessions {
             local: up.local,
             worker: up.worker,
             reader: up.reader,
-            writes: up.backlog.view(peer.queued(), self.clock.now()),
+            writes: up.backlog.view(
+                peer.queued(),
+                super::write_queue::high_water(self.groups.len()),
+                self.clock.now(),
+            ),
             silent: self.clock.now().saturating_sub(up.heard.load(Relaxed)),
             received: peer.established().map_or_else(MessageCounts::default, |c| c.received),
             sent: peer.established().map_or_else(MessageCounts::default, |c| c.sent),

@@ -26,6 +26,8 @@ pub(super) fn high_water(groups: usize) -> usize {
 pub(super) struct Backlog {
     /// How often the kernel accepted less than all bytes.
     pub(super) blocks: u64,
+    /// The most bytes that a write left.
+    peak: usize,
     /// Since when it is above the high-water mark.
     since: Option<Millis>,
     stops: u64,
@@ -39,6 +41,10 @@ pub(super) struct Backlog {
 pub struct WriteQueue {
     /// Bytes that wait to be written.
     pub bytes: usize,
+    /// The most bytes that waited after a write, in this session.
+    pub peak: usize,
+    /// The bytes beyond which the update group continues without it.
+    pub bound: usize,
     /// How often the kernel accepted less than all bytes.
     pub blocks: u64,
     /// Whether the update group continues without it.
@@ -55,6 +61,7 @@ impl Backlog {
     /// Notes the bytes that a write left. Returns a change of the message to the worker: whether to
     /// stop packing.
     pub(super) fn left(&mut self, bytes: usize, high: usize, now: Millis) -> Option<bool> {
+        self.peak = self.peak.max(bytes);
         match self.since {
             None if bytes > high => {
                 self.since = Some(now);
@@ -72,10 +79,12 @@ impl Backlog {
         }
     }
 
-    pub(super) fn view(&self, bytes: usize, now: Millis) -> WriteQueue {
+    pub(super) fn view(&self, bytes: usize, bound: usize, now: Millis) -> WriteQueue {
         let recent = |at: &Option<Millis>| at.is_some_and(|at| at + MINUTE > now);
         WriteQueue {
             bytes,
+            peak: self.peak.max(bytes),
+            bound,
             blocks: self.blocks,
             full: self.since.is_some(),
             stops: self.stops,
@@ -96,15 +105,16 @@ mod tests {
         assert_eq!(backlog.left(high, high, 0), None);
         for stop in 0..3 {
             let at = 1000 * stop;
-            assert!(!backlog.view(0, at).slow);
+            assert!(!backlog.view(0, high, at).slow);
             assert_eq!(backlog.left(high + 1, high, at), Some(true));
-            assert!(backlog.view(high + 1, at).slow, "while it is full");
+            assert!(backlog.view(high + 1, high, at).slow, "while it is full");
             assert_eq!(backlog.left(high, high, at), None, "not yet");
             assert_eq!(backlog.left(high / LOW, high, at + 10), Some(false));
         }
-        let view = backlog.view(5, 59_999);
+        let view = backlog.view(5, high, 59_999);
+        assert_eq!((view.peak, view.bound), (high + 1, high));
         assert_eq!((view.bytes, view.stops, view.stopped, view.full, view.slow), (5, 3, 30, false, true));
-        assert!(!backlog.view(0, 60_000).slow);
+        assert!(!backlog.view(0, high, 60_000).slow);
     }
 
     #[test]

@@ -113,8 +113,12 @@ impl Bench {
 
     fn hear(&mut self, said: &RibOut) {
         let state = |state| match state {
-            ribtide_rib::Reachability::Reachable { cost } => NextHopState::Reachable { cost },
-            ribtide_rib::Reachability::ReachableAlone { cost } => NextHopState::ReachableAlone { cost },
+            ribtide_rib::Reachability::Reachable { cost, partial } => {
+                NextHopState::Reachable { cost, partial }
+            }
+            ribtide_rib::Reachability::ReachableAlone { cost, partial } => {
+                NextHopState::ReachableAlone { cost, partial }
+            }
             ribtide_rib::Reachability::Unreachable => NextHopState::Unreachable,
         };
         let news = said.next_hops.iter().map(|(next_hop, s)| (*next_hop, state(*s))).collect();
@@ -179,8 +183,15 @@ fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    };
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
@@ -208,8 +219,15 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 64);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs =
-        Outputs { workers: Vec::new(), rib: Some(rib), news, monitor: None, activity: Activity::default() };
+    let outputs = Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(&rings).0,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    };
     let builder = ShardBuilder::new(0, 9, &rings, None);
     let (inbox, feedback) = (builder.inbox(), builder.feedback());
     let (_port, mut stage) =
@@ -230,7 +248,7 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     // The second route keeps the next hop of peer 1 registered.
     fences(&inbox, batches(2, Some(1), 0..1));
     fences(&inbox, batches(1, Some(0), 1..2));
-    let reachable = [1, 2].map(|n| (tracked(n), NextHopState::Reachable { cost: 0 }));
+    let reachable = [1, 2].map(|n| (tracked(n), NextHopState::Reachable { cost: 0, partial: false }));
     let first = fences(&feedback, vec![ShardIn::NextHops(reachable.into())]);
     let first = *first.last().expect("a fence of the first routes");
     fences(&feedback, confirmed(first));
@@ -247,7 +265,7 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
 fn feed_of_one_family_is_sent_after_its_next_hops_with_the_protocol_of_its_peer() {
     let set = |internal, n| FeedSet {
         next_hops: [(IpAddr::from([10, 0, n, 2]), 1)].into_iter().collect(),
-        kind: FeedKind { internal, recursive: internal },
+        kind: FeedKind { internal, recursive: internal, aigp: 0 },
         backup: None,
     };
     let mut feed = Feed { sets: vec![set(true, 1), set(false, 2)], ..Feed::default() };

@@ -164,7 +164,7 @@ pub(crate) struct VirtualAsicTable {
     /// Make the neighbours that next hops need.
     #[serde(default)]
     pub(crate) lab: bool,
-    /// How the switch behaves, such as `{ rate = 20000 }`.
+    /// How the switch behaves, such as `{ rate = 20000 }` or `{ profile = "tomahawk" }`.
     #[serde(default)]
     #[schemars(extend("x-see" = "#fibvirtual-asicchip"))]
     pub(crate) chip: BTreeMap<String, ChipValue>,
@@ -174,10 +174,12 @@ pub(crate) struct VirtualAsicTable {
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "this is no number; write 1000, or 0.01")]
+#[serde(untagged, expecting = "this is no number, flag or name; write 1000, 0.01, true or \"tomahawk\"")]
 pub(crate) enum ChipValue {
     Whole(i64),
     Part(f64),
+    Flag(bool),
+    Name(String),
 }
 
 impl fmt::Display for ChipValue {
@@ -185,6 +187,8 @@ impl fmt::Display for ChipValue {
         match self {
             ChipValue::Whole(number) => number.fmt(f),
             ChipValue::Part(number) => number.fmt(f),
+            ChipValue::Flag(flag) => flag.fmt(f),
+            ChipValue::Name(name) => name.fmt(f),
         }
     }
 }

@@ -90,7 +90,7 @@ socket = "{}"
         let prefixes = BgpFamilies { v4: vec![prefix], ..BgpFamilies::default() };
         let batch = UpdateBatch { peer: PeerId(0), session: 1, ops, prefixes };
         // BGP takes it for reachable, whatever the RIB manager finds.
-        let state = NextHopState::Reachable { cost: 0 };
+        let state = NextHopState::Reachable { cost: 0, partial: false };
         let next_hop =
             |hop: Ipv4Addr| TrackedNextHop { address: hop.into(), recursive: false, exclude: None };
         let said = ShardIn::NextHops(next_hop_of.map(|hop| (next_hop(hop), state)).into_iter().collect());

@@ -33,7 +33,7 @@ pub struct Scope {
 }
 
 /// The removed routes of a table.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, schemars::JsonSchema)]
 pub struct Table {
     /// The number of the table.
     pub table: u32,
@@ -46,7 +46,7 @@ pub struct Table {
 }
 
 /// The result of a flush, or of a dry run.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct Flushed {
     /// Whether it was a dry run.
     pub dry_run: bool,

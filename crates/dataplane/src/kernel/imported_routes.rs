@@ -5,13 +5,23 @@
 //! For the default VRF they come from the main table, whichever table ribtide writes, because the
 //! host itself uses it; for a VRF from its table. The kernel's own routes are left out, because
 //! they belong to addresses, and so is everything but plain forwarding or dropping.
+//!
+//! A route with ribtide's metric may be in the place of one of ribtide's, and then the writer
+//! replaces it without a notification. So such a route counts only when the kernel was read again.
 
 use ribtide_config::KernelConfig;
-use ribtide_prefix::{Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
+use ribtide_netlink::Socket;
+use ribtide_prefix::{Afi, AnyPrefix, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{NONE, NextHops, Protocol, ReceivedHop, RouteBatch, RouteSet, Source, Vrf, VrfId};
-use ribtide_wire::netlink::numbers::{RT_TABLE_MAIN, RTM_F_CLONED, RTPROT_KERNEL, RTPROT_REDIRECT};
-use ribtide_wire::netlink::{Content, Forward, Hop, Link, Member, NextHops as Given, Route, RouteKind, Via};
-use std::collections::BTreeMap;
+use ribtide_wire::netlink::numbers::{
+    RT_TABLE_MAIN, RTM_F_CLONED, RTN_THROW, RTPROT_KERNEL, RTPROT_REDIRECT,
+};
+use ribtide_wire::netlink::{
+    Content, Forward, Hop, Link, Member, NextHop, NextHops as Given, Route, RouteKind, Via, dump_next_hops,
+    dump_routes,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::IpAddr;
 
 /// The next hops of a route in the kernel.
@@ -31,10 +41,24 @@ enum Object {
     Other,
 }
 
+impl Object {
+    fn of(object: &NextHop<'_>) -> Object {
+        match object.forward {
+            Forward::Blackhole(_) => Object::Blackhole,
+            Forward::Via(_, via) => Object::Single(via),
+            Forward::Group(members) => Object::Group(members.collect()),
+            Forward::Other => Object::Other,
+        }
+    }
+}
+
 /// One route.
+#[derive(PartialEq, Eq)]
 struct ImportedRoute {
     forwarding: Forwarding,
     prefsrc: Option<IpAddr>,
+    /// The protocol number of its program.
+    protocol: u8,
 }
 
 /// The imported route of a prefix.
@@ -70,15 +94,32 @@ pub(super) struct ImportedRoutes {
     ours: u8,
     /// The source table.
     table: u32,
+    /// The metric of own routes, if they are in the same table.
+    own_metric: Option<u32>,
     tables: Families<Tables>,
     objects: Map<u32, Object>,
+    /// Protocol numbers of routes that are to be read again: those with that metric, and others that
+    /// may be before or behind a known one.
+    unverified: BTreeSet<u8>,
+    /// Prefixes and metrics of which the kernel has several routes (`ip route append`). It uses the
+    /// first, which is the known one.
+    several: BTreeSet<Key>,
+    /// Whether the order of routes of several programs is to be read again.
+    unordered: bool,
 }
+
+/// In the place of a program's protocol number: the routes of all.
+const ALL: u8 = 0;
+
+/// A route of another program in a dump.
+type Key = (AnyPrefix, u32);
 
 impl ImportedRoutes {
     /// An empty table for the default VRF.
     pub(super) fn new(config: &KernelConfig) -> ImportedRoutes {
-        let table = if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() };
-        ImportedRoutes::of(config, Vrf { table, ..Vrf::default() })
+        let table = table(config);
+        let own_metric = (table == config.table).then_some(config.metric);
+        ImportedRoutes { own_metric, ..ImportedRoutes::of(config, Vrf { table, ..Vrf::default() }) }
     }
 
     /// An empty table for another VRF.
@@ -88,8 +129,12 @@ impl ImportedRoutes {
             vrf: id,
             ours: config.protocol,
             table,
+            own_metric: Some(config.metric),
             tables: Families::default(),
             objects: Map::default(),
+            unverified: BTreeSet::new(),
+            several: BTreeSet::new(),
+            unordered: false,
         }
     }
 
@@ -98,33 +143,179 @@ impl ImportedRoutes {
         (self.vrf, self.table) == (vrf.id, vrf.table)
     }
 
-    /// The source table.
-    pub(super) fn table(&self) -> u32 {
-        self.table
-    }
-
-    /// Starts over before a dump; routes that the dump does not have are removed.
-    pub(super) fn restart(&mut self) {
-        self.objects.clear();
+    /// Reads the whole table, and all next-hop objects. Takes over what differs.
+    ///
+    /// # Errors
+    /// The kernel refuses a dump.
+    pub(super) fn read_all(&mut self, requests: &mut Socket) -> io::Result<()> {
+        self.objects = requests.dump(dump_next_hops, |objects: &mut Map<u32, Object>, content| {
+            if let Content::NewNextHop(object) = content {
+                objects.insert(object.id, Object::of(&object));
+            }
+        })?;
         for_each_family!(F => {
             let table = self.tables.get_mut::<F>();
-            table.touched.extend(table.routes.drain().map(|(prefix, _)| prefix));
+            table.touched.extend(table.routes.keys());
         });
+        (self.unordered, self.unverified) = (false, BTreeSet::new());
+        self.several.clear();
+        self.verify_protocol(requests, ALL).map(drop)
     }
 
-    /// Handles a message of a dump or a notification.
-    pub(super) fn take(&mut self, content: &Content<'_>) {
+    /// Handles a notification. A new route with the metric of own routes waits for
+    /// [`ImportedRoutes::verify`]. Returns whether it is a new route to be imported.
+    pub(super) fn notified(&mut self, content: &Content<'_>) -> bool {
+        let mut is_new = false;
         match content {
-            Content::NewRoute(route) => for_each_family!(F => self.route::<F>(route, true)),
-            Content::DelRoute(route) => for_each_family!(F => self.route::<F>(route, false)),
+            Content::NewRoute(route) if self.wanted(route) => {
+                let known = self.protocol_of(route);
+                let in_own_place = self.own_metric == Some(route.metric.unwrap_or(0));
+                if in_own_place || known.is_some() {
+                    self.unverified.insert(route.protocol);
+                }
+                self.unordered |= known.is_some_and(|known| known != route.protocol);
+                is_new = true;
+                if in_own_place && known.is_none() {
+                    return true;
+                }
+            }
+            // It may have replaced the known one.
+            Content::NewRoute(route) if route.table == self.table => {
+                self.unverified.extend(self.protocol_of(route));
+            }
+            Content::DelRoute(route) if route.table == self.table => {
+                self.unordered |= self.several.contains(&key(route));
+            }
+            _ => {}
+        }
+        self.take(content);
+        is_new
+    }
+
+    /// The program of the known route of this prefix and metric.
+    fn protocol_of(&self, route: &Route<'_>) -> Option<u8> {
+        let (prefix, metric) = key(route);
+        let mut protocol = None;
+        for_each_family!(F => if let Some(prefix) = Prefix::<F>::from_addr(prefix.addr(), prefix.len()) {
+            let routes = self.tables.get::<F>().routes.get(&prefix);
+            protocol = routes.and_then(|routes| routes.get(&metric)).map(|known| known.protocol);
+        });
+        protocol
+    }
+
+    /// Whether the whole table is to be read.
+    pub(super) fn is_unordered(&self) -> bool {
+        self.unordered
+    }
+
+    /// Whether a route waits for [`ImportedRoutes::verify`].
+    pub(super) fn is_unverified(&self) -> bool {
+        !self.unverified.is_empty()
+    }
+
+    /// Whether it has routes.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.v4.routes.is_empty() && self.tables.v6.routes.is_empty()
+    }
+
+    /// Reads the routes of the known programs again. Takes over what differs, and returns how many
+    /// routes differed, without those that waited for it. The kernel leaves out a route of a dump
+    /// now and then, so a route is gone only if two dumps do not have it.
+    ///
+    /// # Errors
+    /// The kernel refuses a dump.
+    pub(super) fn verify(&mut self, requests: &mut Socket) -> io::Result<usize> {
+        let mut known: BTreeSet<u8> = BTreeSet::new();
+        for_each_family!(F => {
+            let routes = self.tables.get::<F>().routes.values().flat_map(BTreeMap::values);
+            known.extend(routes.map(|route| route.protocol));
+        });
+        let waiting = std::mem::take(&mut self.unverified);
+        let mut differing = 0;
+        for protocol in known.union(&waiting) {
+            let read = self.verify_protocol(requests, *protocol);
+            match read {
+                Ok(count) => differing += count,
+                Err(e) => {
+                    self.unverified = waiting;
+                    return Err(e);
+                }
+            }
+        }
+        Ok(differing)
+    }
+
+    fn verify_protocol(&mut self, requests: &mut Socket, protocol: u8) -> io::Result<usize> {
+        let mut differing = 0;
+        for_each_family!(F => {
+            let found = self.read::<F>(requests, protocol, &mut differing)?;
+            let mut gone = self.without::<F>(protocol, &found);
+            if !gone.is_empty() {
+                let found = self.read::<F>(requests, protocol, &mut differing)?;
+                gone.retain(|(prefix, metric)| !found.contains(&(prefix.any(), *metric)));
+            }
+            differing += gone.len();
+            for (prefix, metric) in gone {
+                self.remove(prefix, metric);
+                self.unordered |= self.several.contains(&(prefix.any(), metric));
+            }
+        });
+        Ok(differing)
+    }
+
+    /// Reads the routes of a program, or of [`ALL`]. Counts those with another content than the known
+    /// one. The dump has the routes of a prefix and metric in their order.
+    fn read<F: Family>(
+        &mut self,
+        requests: &mut Socket,
+        protocol: u8,
+        differing: &mut usize,
+    ) -> io::Result<BTreeSet<Key>> {
+        let table = self.table;
+        let read = requests.dump(
+            |out, seq| dump_routes(out, seq, F::AFI, table, protocol),
+            |found: &mut BTreeSet<Key>, content| {
+                // A kernel without strict checks sends the routes of others too.
+                let Content::NewRoute(route) = &content else { return };
+                if ![ALL, route.protocol].contains(&protocol) || !self.wanted(route) {
+                    return;
+                }
+                let known = self.protocol_of(route);
+                let is_others = protocol != ALL && known.is_some_and(|known| known != protocol);
+                if !found.insert(key(route)) || is_others {
+                    self.several.insert(key(route));
+                    return;
+                }
+                let is_new = known.is_none() && self.own_metric == Some(key(route).1);
+                *differing += usize::from(self.route::<F>(route, true) && !is_new);
+            },
+        );
+        match read {
+            // A kernel without the family, or the table, has no routes of it.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {
+                Ok(BTreeSet::new())
+            }
+            other => other,
+        }
+    }
+
+    /// Known routes of a program, or of [`ALL`], that are not in this dump.
+    fn without<F: Family>(&self, protocol: u8, found: &BTreeSet<Key>) -> Vec<(Prefix<F>, u32)> {
+        let mut missing = Vec::new();
+        for (prefix, routes) in &self.tables.get::<F>().routes {
+            let of = routes.iter().filter(|(_, known)| [ALL, known.protocol].contains(&protocol));
+            let lost = of.filter(|(metric, _)| !found.contains(&(prefix.any(), **metric)));
+            missing.extend(lost.map(|(metric, _)| (*prefix, *metric)));
+        }
+        missing
+    }
+
+    fn take(&mut self, content: &Content<'_>) {
+        match content {
+            Content::NewRoute(route) => for_each_family!(F => { self.route::<F>(route, true); }),
+            Content::DelRoute(route) => for_each_family!(F => { self.route::<F>(route, false); }),
             Content::NewNextHop(object) => {
-                let content = match object.forward {
-                    Forward::Blackhole(_) => Object::Blackhole,
-                    Forward::Via(_, via) => Object::Single(via),
-                    Forward::Group(members) => Object::Group(members.collect()),
-                    Forward::Other => Object::Other,
-                };
-                self.objects.insert(object.id, content);
+                self.objects.insert(object.id, Object::of(object));
                 self.object_changed(object.id);
             }
             Content::DelNextHop(id) => {
@@ -211,34 +402,74 @@ impl ImportedRoutes {
         (!batch.changes.v4.is_empty() || !batch.changes.v6.is_empty()).then_some(batch)
     }
 
-    fn route<F: Family>(&mut self, route: &Route<'_>, there: bool) {
-        let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else { return };
+    /// Takes over a route that is or is no longer there. Returns whether that is a change.
+    fn route<F: Family>(&mut self, route: &Route<'_>, there: bool) -> bool {
+        let Some(prefix) = Prefix::<F>::from_addr(route.prefix.addr(), route.prefix.len()) else {
+            return false;
+        };
         if !self.wanted(route) {
-            return;
+            return false;
         }
-        let table = self.tables.get_mut::<F>();
         let metric = route.metric.unwrap_or(0);
-        if there {
-            let forwarding = match (route.kind, route.next_hops) {
-                (RouteKind::Unicast, Given::Id(id)) => Forwarding::Object(id),
-                (RouteKind::Unicast, Given::Inline(hops)) => Forwarding::Hops(hops.collect()),
-                _ => Forwarding::Blackhole,
-            };
-            let known = ImportedRoute { forwarding, prefsrc: route.prefsrc };
-            table.routes.entry(prefix).or_default().insert(metric, known);
-        } else if let Some(routes) = table.routes.get_mut(&prefix) {
-            routes.remove(&metric);
-            if routes.is_empty() {
-                table.routes.remove(&prefix);
+        if !there {
+            return self.remove_hops(prefix, metric, route.next_hops);
+        }
+        let forwarding = match (route.kind, route.next_hops) {
+            (RouteKind::Unicast, Given::Id(id)) => Forwarding::Object(id),
+            (RouteKind::Unicast, Given::Inline(hops)) => Forwarding::Hops(hops.collect()),
+            _ => Forwarding::Blackhole,
+        };
+        let known = ImportedRoute { forwarding, prefsrc: route.prefsrc, protocol: route.protocol };
+        let table = self.tables.get_mut::<F>();
+        let routes = table.routes.entry(prefix).or_default();
+        if routes.get(&metric) == Some(&known) {
+            return false;
+        }
+        routes.insert(metric, known);
+        table.touched.insert(prefix);
+        true
+    }
+
+    /// Removes the next hops of a route: the kernel may take single ones from an IPv6 route of
+    /// several. Returns whether that is a change.
+    fn remove_hops<F: Family>(&mut self, prefix: Prefix<F>, metric: u32, gone: Given<'_>) -> bool {
+        let table = self.tables.get_mut::<F>();
+        let known = table.routes.get_mut(&prefix).and_then(|routes| routes.get_mut(&metric));
+        if let (Some(Forwarding::Hops(hops)), Given::Inline(gone)) =
+            (known.map(|route| &mut route.forwarding), gone)
+        {
+            let gone: Vec<Via> = gone.map(|hop| hop.via).collect();
+            let before = hops.len();
+            let stay = |hop: &Hop| !gone.contains(&hop.via);
+            if F::AFI == Afi::Ipv6 && hops.iter().any(stay) {
+                hops.retain(stay);
+                table.touched.insert(prefix);
+                return hops.len() < before;
             }
         }
-        table.touched.insert(prefix);
+        self.remove(prefix, metric)
+    }
+
+    /// Removes a route. Returns whether it was there.
+    fn remove<F: Family>(&mut self, prefix: Prefix<F>, metric: u32) -> bool {
+        let table = self.tables.get_mut::<F>();
+        let Some(routes) = table.routes.get_mut(&prefix) else { return false };
+        let known = routes.remove(&metric).is_some();
+        if routes.is_empty() {
+            table.routes.remove(&prefix);
+        }
+        if known {
+            table.touched.insert(prefix);
+        }
+        known
     }
 
     fn wanted(&self, route: &Route<'_>) -> bool {
         let kind = match route.kind {
             RouteKind::Unicast => !matches!(route.next_hops, Given::None),
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
+            // The kernel goes on in the next table, which has no route in the usual order.
+            RouteKind::Other(RTN_THROW) => true,
             _ => false,
         };
         let link_only = match route.prefix.addr() {
@@ -248,6 +479,7 @@ impl ImportedRoutes {
         kind && !link_only
             && route.table == self.table
             && route.encap == 0
+            && route.tos == 0
             && route.flags & RTM_F_CLONED == 0
             && ![self.ours, RTPROT_KERNEL, RTPROT_REDIRECT].contains(&route.protocol)
     }
@@ -298,6 +530,16 @@ impl ImportedRoutes {
     }
 }
 
+/// The table that routes of the default VRF are imported from.
+pub(super) fn table(config: &KernelConfig) -> u32 {
+    if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() }
+}
+
+/// The prefix and the metric of a route.
+fn key(route: &Route<'_>) -> Key {
+    (route.prefix, route.metric.unwrap_or(0))
+}
+
 fn received(hop: &Hop) -> Option<ReceivedHop> {
     let Via { gateway, ifindex, onlink } = hop.via;
     let interface = (ifindex != 0).then_some(ifindex);
@@ -323,7 +565,7 @@ fn switched_on(link: &Link<'_>) -> bool {
 mod tests {
     use super::*;
     use ribtide_wire::netlink::numbers::{RTPROT_BGP, RTPROT_STATIC};
-    use ribtide_wire::netlink::{Hops, Members, NextHop};
+    use ribtide_wire::netlink::{Hops, Members};
 
     fn hop(gateway: &str, ifindex: u32) -> Hop {
         let gateway = (!gateway.is_empty()).then(|| gateway.parse().unwrap());
@@ -372,11 +614,9 @@ mod tests {
         assert!(news(&mut imported).is_empty());
         imported.take(&Content::DelRoute(near));
         assert_eq!(news(&mut imported), ["192.0.2.0/24 20 10.1.0.2@4"]);
-        // A dump that shows the same changes nothing; one that does not show it takes it away.
-        imported.restart();
         imported.take(&Content::NewRoute(far));
         assert!(news(&mut imported).is_empty());
-        imported.restart();
+        imported.take(&Content::DelRoute(far));
         assert_eq!(news(&mut imported), ["192.0.2.0/24 gone"]);
     }
 

@@ -3,12 +3,12 @@
 use super::flush::Scope;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::Socket;
-use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, FamilySet, Map};
+use ribtide_prefix::{Afi, AfiSafi, AnyPrefix, FamilySet, Map, Set};
 use ribtide_rib::{FibGroup, IfIndex};
-use ribtide_wire::netlink::numbers::RTM_F_CLONED;
+use ribtide_wire::netlink::numbers::{RT_TABLE_LOCAL, RTM_F_CLONED};
 use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
-    Content, Forward, Hop, Member, NextHops, Route, RouteKind, Via, dump_next_hops, dump_routes,
+    Content, Forward, Hop, Member, NextHops, Route, RouteKind, Via, dump_next_hops, dump_routes, dump_table,
 };
 use std::fmt;
 use std::io;
@@ -147,6 +147,40 @@ pub fn installed(config: &KernelConfig) -> io::Result<Map<AnyPrefix, Installed>>
             // The kernel has no table without routes.
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => {}
             Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
+
+/// The prefixes of other programs' and the kernel's own routes in the table that routes are imported
+/// from, and of the local addresses and prefixes.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn routes_of_others(config: &KernelConfig) -> io::Result<Set<AnyPrefix>> {
+    let mut socket = Socket::open()?;
+    let mut all = Set::default();
+    for table in [super::imported_routes::table(config), RT_TABLE_LOCAL.into()] {
+        for afi in [Afi::Ipv4, Afi::Ipv6] {
+            let found = socket.dump(
+                |out, seq| dump_table(out, seq, afi, table),
+                |found: &mut Vec<AnyPrefix>, content| {
+                    if let Content::NewRoute(route) = content
+                        && route.table == table
+                        && route.protocol != config.protocol
+                        && route.tos == 0
+                        && route.flags & RTM_F_CLONED == 0
+                    {
+                        found.push(route.prefix);
+                    }
+                },
+            );
+            match found {
+                Ok(found) => all.extend(found),
+                // A kernel without the family, or the table, has no routes of it.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => {}
+                Err(e) => return Err(e),
+            }
         }
     }
     Ok(all)

@@ -19,7 +19,6 @@ mod installed;
 mod interfaces;
 mod links;
 pub mod machine;
-mod objects;
 mod repairs;
 mod routes;
 mod system;
@@ -33,7 +32,9 @@ mod tests;
 use super::InterfaceNews;
 use super::RibChannel;
 pub use flush::Scope;
-pub use installed::{Forwarding, Installed, Walk, installed, installed_families, next_hop_objects};
+pub use installed::{
+    Forwarding, Installed, Walk, installed, installed_families, next_hop_objects, routes_of_others,
+};
 pub use links::InterfaceWatch;
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
@@ -91,7 +92,11 @@ enum Note {
     /// Another program changed next-hop objects that may belong to ribtide.
     NextHops,
     /// Another program wrote or deleted routes in tables of ribtide.
-    Routes(Vec<Touched>),
+    Routes {
+        touched: Vec<Touched>,
+        /// The watcher counts these tokens: without any, the writer has handled all such notes.
+        _unhandled: Arc<()>,
+    },
     /// The list of VRFs changed.
     Vrfs,
 }
@@ -134,7 +139,7 @@ impl Stages {
             system,
             config.clone(),
             listed.clone(),
-            writing_port.clone(),
+            (writing_port.clone(), handle.repairs.clone()),
             notes.clone(),
             channel.rib.feedback.clone(),
             channel.stop.clone(),
@@ -230,19 +235,11 @@ impl KernelHandle {
     }
 }
 
-/// Makes the kernel send one notification for a changed next-hop object, and not one for each of
-/// its routes. For a million routes the latter takes it 12 seconds, in which no other program can
-/// change routes.
+/// Leaves the compatibility mode of next-hop objects, and logs that.
 fn leave_compat_mode() {
-    const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
-    let done = match std::fs::read_to_string(SWITCH) {
-        Ok(now) if now.trim() == "0" => return,
-        Ok(_) => std::fs::write(SWITCH, "0"),
-        // Before Linux 5.8 there is no other mode.
-        Err(e) => Err(e),
-    };
-    match done {
-        Ok(()) => tracing::info!(
+    match ribtide_netlink::leave_compat_mode() {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(
             target: target::KERNEL,
             "net.ipv4.nexthop_compat_mode is now 0 (it was 1), so that a change of a next hop is one message of the kernel \
              whatever the number of its routes; `ip route` shows such routes by nhid. fib.kernel.compat-mode = true \

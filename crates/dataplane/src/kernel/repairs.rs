@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The minimum interval of log messages about repairs.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How the kernel differed from the desired state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,12 +21,19 @@ pub enum Difference {
     Unexpected,
     /// A next-hop object was not there, had other content, or was not requested.
     NextHopObject,
+    /// A route of another program was not as ribtide had imported it.
+    Imported,
 }
 
 impl Difference {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [Difference; 4] =
-        [Difference::Missing, Difference::OtherNextHops, Difference::Unexpected, Difference::NextHopObject];
+    pub const ALL: [Difference; 5] = [
+        Difference::Missing,
+        Difference::OtherNextHops,
+        Difference::Unexpected,
+        Difference::NextHopObject,
+        Difference::Imported,
+    ];
 
     /// The label of the metric.
     pub fn label(self) -> &'static str {
@@ -35,6 +42,7 @@ impl Difference {
             Difference::OtherNextHops => "other-next-hops",
             Difference::Unexpected => "unexpected",
             Difference::NextHopObject => "next-hop-object",
+            Difference::Imported => "imported",
         }
     }
 }
@@ -42,7 +50,7 @@ impl Difference {
 /// Counters of the comparison, which other threads read.
 #[derive(Debug, Default)]
 pub struct RepairCounters {
-    repaired: [AtomicU64; 4],
+    repaired: [AtomicU64; 5],
     compared: AtomicU64,
     rounds: AtomicU64,
     round_millis: AtomicU64,
@@ -52,6 +60,11 @@ impl RepairCounters {
     /// Repaired differences of a kind.
     pub fn repaired(&self, difference: Difference) -> u64 {
         self.repaired[difference as usize].load(Relaxed)
+    }
+
+    /// Notes `count` repaired differences.
+    pub(super) fn note(&self, difference: Difference, count: usize) {
+        self.repaired[difference as usize].fetch_add(count as u64, Relaxed);
     }
 
     /// Routes of the kernel compared by rounds.
@@ -74,7 +87,7 @@ impl RepairCounters {
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
     pub(super) counters: Arc<RepairCounters>,
-    unlogged: [u64; 4],
+    unlogged: [u64; 5],
     example: Option<AnyPrefix>,
     logged: Option<Instant>,
 }
@@ -83,7 +96,7 @@ impl Repairs {
     /// Notes `count` repaired differences; `example` is the prefix of one.
     pub(super) fn note(&mut self, difference: Difference, count: usize, example: Option<AnyPrefix>) {
         if count > 0 {
-            self.counters.repaired[difference as usize].fetch_add(count as u64, Relaxed);
+            self.counters.note(difference, count);
             self.unlogged[difference as usize] += count as u64;
             self.example = example.or(self.example);
         }
@@ -108,10 +121,11 @@ impl Repairs {
     /// Logs what was repaired since the last message, at most once in [`LOG_INTERVAL`].
     pub(super) fn log(&mut self) {
         let due = self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
-        if self.unlogged == [0; 4] || !due {
+        if self.unlogged == [0; 5] || !due {
             return;
         }
-        let [missing, other_next_hops, unexpected, next_hop_objects] = std::mem::take(&mut self.unlogged);
+        // The watcher logs what it repairs of imported routes.
+        let [missing, other_next_hops, unexpected, next_hop_objects, _] = std::mem::take(&mut self.unlogged);
         let example = self.example.take().map(|prefix| prefix.to_string()).unwrap_or_default();
         self.logged = Some(Instant::now());
         tracing::warn!(

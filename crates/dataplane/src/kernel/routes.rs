@@ -5,13 +5,12 @@ mod compare;
 
 use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
-use super::objects::{Objects, SingleContent};
 use super::repairs::{Difference, Repairs};
 use super::system::System;
 use super::watch::Touched;
 use compare::Comparison;
 use ribtide_config::KernelConfig;
-use ribtide_netlink::{Refusal, Socket, overran};
+use ribtide_netlink::{Objects, ROUTER_IDS, Refusal, SingleContent, Socket, overran};
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
 use ribtide_runtime::idle::ShrinkToFit;
@@ -174,7 +173,7 @@ impl Kernel {
                     .collect(),
                 system: system.clone(),
                 socket,
-                objects: Objects::new(config.protocol),
+                objects: Objects::new(config.protocol, ROUTER_IDS),
                 config,
                 sources: Map::default(),
                 wanted: DesiredState::default(),
@@ -597,7 +596,7 @@ impl Kernel {
 
     /// Starts over with a dump of the kernel. Nothing is removed; correct routes are adopted.
     fn restart(&mut self) -> io::Result<()> {
-        self.objects = Objects::new(self.config.protocol);
+        self.objects = Objects::new(self.config.protocol, ROUTER_IDS);
         self.objects.check(&mut self.socket)?;
         self.objects.take_lasting();
         self.objects.keep = true;

@@ -35,6 +35,14 @@ impl System {
         self.clock.as_ref().map_or_else(Instant::now, |clock| clock.now())
     }
 
+    /// How long a wait for `due` takes at most. The scheduler of a simulation ends its waits itself.
+    pub(super) fn until(&self, due: Option<Instant>) -> Duration {
+        match due {
+            Some(due) if self.clock.is_none() => due.saturating_duration_since(self.now()),
+            _ => Duration::MAX,
+        }
+    }
+
     /// The CPU time of the calling thread, which a simulation does not count.
     pub(super) fn cpu_time(&self) -> Duration {
         self.clock.as_ref().map_or_else(thread::cpu_time, |_| Duration::ZERO)

@@ -3,16 +3,17 @@
 //!
 //! It has a thread of its own, because these notifications may be many and must not delay those of
 //! interfaces. The kernel leaves out changes of the writer. When notifications are lost, everything
-//! is compared.
+//! is compared. Imported routes are read again in rounds too, since some go without a notification.
 
 use super::Note;
 use super::REOPEN;
 use super::imported_routes::ImportedRoutes;
+use super::repairs::{Difference, LOG_INTERVAL, RepairCounters};
 use super::system::System;
 use super::vrf::Listed;
 use ribtide_config::KernelConfig;
-use ribtide_netlink::{Socket, overran};
-use ribtide_prefix::{Afi, AnyPrefix};
+use ribtide_netlink::{ROUTER_IDS, Socket, overran};
+use ribtide_prefix::AnyPrefix;
 use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
@@ -22,17 +23,28 @@ use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK,
     RTNLGRP_NEXTHOP,
 };
-use ribtide_wire::netlink::{Content, Route, dump_next_hops, dump_table};
+use ribtide_wire::netlink::{Content, Route};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
 /// The minimum interval of complete comparisons after lost notifications.
 const COMPARE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The writer has repaired its routes within this time, in most cases.
+const VERIFY_PAUSE: Duration = Duration::from_millis(20);
+/// Within this time the RIB manager's answer to an imported route is in the kernel.
+const VERIFY_AGAIN: Duration = Duration::from_secs(1);
+/// The minimum interval of rounds over imported routes.
+const ROUND_PAUSE: Duration = Duration::from_secs(10);
+/// A round waits so many times the CPU time that the former one took: 1% of a CPU.
+const ROUND_SHARE: u32 = 100;
+/// The same while routes in the place of ribtide's come.
+const URGENT_SHARE: u32 = 10;
 
 /// A route that another program wrote or deleted in a table of ribtide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +78,18 @@ pub(super) struct Watcher {
     /// The other VRFs, and the last seen change of the list.
     listed: Listed,
     seen: u32,
+    /// The tokens of notes that the writer has not handled, beside this one.
+    unhandled: Arc<()>,
+    /// When imported routes are read again, and whether that is soon repeated.
+    verify_at: Option<Instant>,
+    verify_again: bool,
+    /// Since when imported routes wait for that.
+    unverified_since: Option<Instant>,
+    /// The CPU time that it took last.
+    verify_cost: Duration,
+    repairs: Arc<RepairCounters>,
+    /// When differences were logged.
+    logged: Option<Instant>,
     notes: ring::Sender<Note>,
     feedback: ring::Sender<RibIn>,
     stop: Stop,
@@ -80,6 +104,8 @@ struct Heard {
     /// Added or removed addresses: the kernel drops routes that use one as source without a
     /// notification.
     addresses: Vec<IpAddr>,
+    /// Whether a route of another program was notified.
+    imported: bool,
     /// Whether imported routes may be gone without a notification.
     import_again: bool,
 }
@@ -93,7 +119,7 @@ impl Watcher {
         system: &System,
         config: KernelConfig,
         listed: Listed,
-        writer: Arc<AtomicU32>,
+        (writer, repairs): (Arc<AtomicU32>, Arc<RepairCounters>),
         notes: ring::Sender<Note>,
         feedback: ring::Sender<RibIn>,
         stop: Stop,
@@ -122,6 +148,13 @@ impl Watcher {
             writer,
             left_out: 0,
             imported,
+            unhandled: Arc::new(()),
+            verify_at: None,
+            verify_again: false,
+            unverified_since: None,
+            verify_cost: Duration::ZERO,
+            repairs,
+            logged: None,
             notes,
             feedback,
             stop,
@@ -171,7 +204,8 @@ impl Watcher {
         let tables: Vec<u32> =
             self.listed.numbers().iter().map(|vrf| vrf.table).chain([self.config.table]).collect();
         let (config, imported, writer) = (&self.config, &mut self.imported, &self.writer);
-        let listened = self.monitor.notified(&self.wait, Duration::MAX, |port, content| {
+        let timeout = self.system.until(self.verify_at);
+        let listened = self.monitor.notified(&self.wait, timeout, |port, content| {
             // The writer may have opened another socket during the wait.
             if port != writer.load(Relaxed) {
                 heard.take(config, &tables, imported, &content);
@@ -195,10 +229,95 @@ impl Watcher {
             self.notes.send(Note::NextHops)?;
         }
         if !heard.touched.is_empty() {
-            self.notes.send(Note::Routes(heard.touched))?;
+            let _unhandled = self.unhandled.clone();
+            self.notes.send(Note::Routes { touched: heard.touched, _unhandled })?;
             self.system.sleep(REPAIR_PAUSE);
         }
-        if heard.import_again { self.learn() } else { self.notify() }
+        if heard.import_again {
+            self.learn()?;
+        }
+        self.plan(heard.imported);
+        if self.verify_at.is_none_or(|at| at > self.system.now()) {
+            return self.notify();
+        }
+        if self.imported.iter().any(ImportedRoutes::is_unordered) {
+            return self.learn();
+        }
+        self.verify();
+        self.notify()
+    }
+
+    /// Plans when imported routes are read again. `changed`: one has changed. While routes come into
+    /// the place of ribtide's, that waits for the end of them, as it waits for the writer.
+    fn plan(&mut self, changed: bool) {
+        let now = self.system.now();
+        let waits_for_it = |imported: &ImportedRoutes| imported.is_unverified() || imported.is_unordered();
+        if !self.imported.iter().any(waits_for_it) {
+            if changed && self.verify_at.is_none() {
+                self.verify_at = Some(now + ROUND_PAUSE);
+            }
+            self.unverified_since = None;
+            return;
+        }
+        self.verify_again = true;
+        let since = *self.unverified_since.get_or_insert(now);
+        let is_due = self.verify_at.is_some_and(|at| at <= now);
+        let waits = changed || !is_due || Arc::strong_count(&self.unhandled) > 1;
+        if waits && now.saturating_duration_since(since) < VERIFY_AGAIN {
+            let pause = VERIFY_PAUSE.max(self.verify_cost * URGENT_SHARE);
+            if changed || is_due || self.verify_at.is_none_or(|at| at > now + pause) {
+                self.verify_at = Some(now + pause);
+            }
+        }
+    }
+
+    /// Reads imported routes again, and plans the next time.
+    fn verify(&mut self) {
+        let before = self.system.cpu_time();
+        let requests = &mut self.requests;
+        let read = self
+            .imported
+            .iter_mut()
+            .try_fold(0, |differing, imported| imported.verify(requests).map(|count| differing + count));
+        self.verify_cost = self.system.cpu_time().saturating_sub(before);
+        let pause = match read {
+            Err(e) => {
+                tracing::warn!(
+                    target: target::KERNEL,
+                    error = %e,
+                    "the kernel's routes of other programs cannot be read; trying again"
+                );
+                REOPEN
+            }
+            Ok(differing) => {
+                self.unverified_since = None;
+                self.note_differing(differing);
+                if std::mem::take(&mut self.verify_again) {
+                    VERIFY_AGAIN.max(self.verify_cost * URGENT_SHARE)
+                } else {
+                    ROUND_PAUSE.max(self.verify_cost * ROUND_SHARE)
+                }
+            }
+        };
+        let has_routes = self.verify_again || self.imported.iter().any(|imported| !imported.is_empty());
+        self.verify_at = has_routes.then(|| self.system.now() + pause);
+    }
+
+    /// Counts imported routes that were not as they were known.
+    fn note_differing(&mut self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.repairs.note(Difference::Imported, count);
+        let now = self.system.now();
+        if self.logged.is_none_or(|logged| now.saturating_duration_since(logged) >= LOG_INTERVAL) {
+            self.logged = Some(now);
+            tracing::info!(
+                target: target::KERNEL,
+                routes = count,
+                "routes of other programs had changed in the kernel, without a notification until now; read again"
+            );
+        }
     }
 
     /// Notifications were lost: everything is compared, after the remaining ones are discarded.
@@ -217,26 +336,11 @@ impl Watcher {
 
     /// Dumps all imported routes and sends the differences. Repeats until it succeeds.
     fn learn(&mut self) -> Result<(), Closed> {
+        let before = self.system.cpu_time();
         loop {
             let requests = &mut self.requests;
-            let read = self.imported.iter_mut().try_for_each(|imported| {
-                imported.restart();
-                let table = imported.table();
-                // A restarted dump repeats messages, which does no harm here.
-                let mut dump = |write: &dyn Fn(&mut Vec<u8>, u32)| {
-                    let read = requests.dump(write, |(): &mut (), content| imported.take(&content));
-                    match read {
-                        // A kernel without the family, or the table, has no routes of it.
-                        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EOPNOTSUPP)) => Ok(()),
-                        other => other,
-                    }
-                };
-                dump(&dump_next_hops)
-                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv4, table)))
-                    .and_then(|()| dump(&|out, seq| dump_table(out, seq, Afi::Ipv6, table)))
-            });
-            match read {
-                Ok(()) => return self.notify(),
+            match self.imported.iter_mut().try_for_each(|imported| imported.read_all(requests)) {
+                Ok(()) => break,
                 Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
                     tracing::error!(
@@ -248,6 +352,12 @@ impl Watcher {
                 }
             }
         }
+        self.verify_cost = self.system.cpu_time().saturating_sub(before);
+        (self.unverified_since, self.verify_again) = (None, false);
+        let has_routes = self.imported.iter().any(|imported| !imported.is_empty());
+        let pause = VERIFY_AGAIN.max(self.verify_cost * URGENT_SHARE);
+        self.verify_at = has_routes.then(|| self.system.now() + pause);
+        self.notify()
     }
 
     /// Sends changes of imported routes to the RIB.
@@ -270,15 +380,15 @@ impl Heard {
         match content {
             Content::NewRoute(route) => self.route(config, tables, route, true),
             Content::DelRoute(route) => self.route(config, tables, route, false),
-            Content::NewNextHop(object) => self.objects |= super::objects::may_be_ours(object.id),
-            Content::DelNextHop(id) => self.objects |= super::objects::may_be_ours(*id),
+            Content::NewNextHop(object) => self.objects |= ROUTER_IDS.contain(object.id),
+            Content::DelNextHop(id) => self.objects |= ROUTER_IDS.contain(*id),
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 self.addresses.push(address.local);
             }
             _ => {}
         }
         for imported in imported {
-            imported.take(content);
+            self.imported |= imported.notified(content);
             self.import_again |= imported.may_have_lost(content);
         }
     }

@@ -240,7 +240,7 @@ impl Writer {
             Note::Lost => self.kernel.repair()?,
             Note::Addresses(addresses) => self.kernel.addresses_changed(addresses)?,
             Note::NextHops => self.kernel.objects_changed()?,
-            Note::Routes(touched) => self.kernel.touched(touched)?,
+            Note::Routes { touched, .. } => self.kernel.touched(touched)?,
             Note::Vrfs => self.listed.numbers().into_iter().try_for_each(|vrf| self.kernel.know(vrf))?,
         }
         self.report();

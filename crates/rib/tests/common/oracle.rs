@@ -62,7 +62,7 @@ enum Answer {
     /// Without hops, it is a blackhole.
     Resolved {
         hops: Vec<Hop>,
-        cost: u32,
+        way: Way,
         level: usize,
     },
     Unresolved(Reason),
@@ -81,7 +81,32 @@ struct Group {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Content {
     fib: FibGroup,
+    way: Way,
     level: usize,
+}
+
+/// How far it is, and whether a route of BGP without AIGP on the way hides a part (RFC 7311 sections 3.4.3, 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Way {
+    cost: u32,
+    partial: bool,
+}
+
+impl Way {
+    /// The way of a route with this metric, whose next hops are so far away.
+    fn of(candidate: &Candidate, next_hops: Way) -> Way {
+        if candidate.protocol.source() != Source::Bgp {
+            return Way { cost: candidate.metric, ..next_hops };
+        }
+        let cost = (u64::from(candidate.metric) + u64::from(next_hops.cost)).min(u64::from(u32::MAX)) as u32;
+        Way { cost, partial: next_hops.partial || candidate.metric == 0 }
+    }
+
+    /// The way of several members.
+    fn of_all(ways: Vec<Way>) -> Way {
+        let cost = ways.iter().map(|way| way.cost).min().unwrap_or_default();
+        Way { cost, partial: ways.iter().any(|way| way.partial) }
+    }
 }
 
 /// A candidate of a prefix.
@@ -248,7 +273,7 @@ impl Oracle {
 
     /// Section 3, last sentence: the hops to a gateway that BFD declared down are dropped.
     fn without_unusable(&self, address: IpAddr, answer: Answer) -> Answer {
-        let Answer::Resolved { mut hops, cost, level } = answer else { return answer };
+        let Answer::Resolved { mut hops, way, level } = answer else { return answer };
         let blackhole = hops.is_empty();
         hops.retain(|hop| {
             hop.gateway != Some(address) || !self.unusable.contains(&(address, Some(hop.interface)))
@@ -256,7 +281,7 @@ impl Oracle {
         if self.unusable.contains(&(address, None)) || (hops.is_empty() && !blackhole) {
             return Answer::Unresolved(Reason::GatewayDown);
         }
-        Answer::Resolved { hops, cost, level }
+        Answer::Resolved { hops, way, level }
     }
 }
 
@@ -276,7 +301,7 @@ impl Evaluation {
     /// The notification of a next hop: RFC 4271 sections 9.1.2.1 and 9.1.2.2 e.
     pub fn notified(&self, next_hop: TrackedNextHop) -> Reachability {
         match self.evaluated.answers[&query_of_bgp(next_hop)] {
-            Answer::Resolved { cost, .. } => Reachability::Reachable { cost },
+            Answer::Resolved { way: Way { cost, partial }, .. } => Reachability::Reachable { cost, partial },
             Answer::Unresolved(_) => Reachability::Unreachable,
         }
     }
@@ -526,7 +551,7 @@ impl Evaluation {
                 if hops.is_empty() && !blackhole {
                     break;
                 }
-                return Walk::Answered(answered(hops, candidate.metric, content.level));
+                return Walk::Answered(answered(hops, Way::of(candidate, content.way), content.level));
             }
         }
         // Rule 7.
@@ -546,7 +571,11 @@ impl Evaluation {
                 None => return Walk::Blocked(prefix, nth),
                 Some(None) => continue,
                 Some(Some(content)) => {
-                    return Walk::Answered(answered(Vec::new(), candidate.metric, content.level));
+                    return Walk::Answered(answered(
+                        Vec::new(),
+                        Way::of(candidate, content.way),
+                        content.level,
+                    ));
                 }
             }
         }
@@ -597,7 +626,7 @@ impl Evaluation {
     /// What the group's members resolve to, without the backup ones.
     fn of_members(&self, oracle: &Oracle, group: &Group) -> Option<Content> {
         if group.blackhole {
-            return Some(Content { fib: FibGroup::Blackhole, level: 0 });
+            return Some(Content { fib: FibGroup::Blackhole, way: Way::default(), level: 0 });
         }
         self.hops_of(oracle, &group.members)
     }
@@ -606,15 +635,18 @@ impl Evaluation {
     fn hops_of(&self, oracle: &Oracle, members: &[(Query, u16)]) -> Option<Content> {
         let mut hops: Vec<FibHop> = Vec::new();
         let (mut level_of_hops, mut of_blackholes) = (0, None);
+        let (mut to_hops, mut to_blackholes) = (Vec::new(), Vec::new());
         for (query, weight) in members {
-            let Some(Answer::Resolved { hops: of_member, level, .. }) = self.evaluated.answers.get(query)
+            let Some(Answer::Resolved { hops: of_member, way, level }) = self.evaluated.answers.get(query)
             else {
                 continue;
             };
             if of_member.is_empty() {
                 of_blackholes = of_blackholes.max(Some(*level));
+                to_blackholes.push(*way);
             } else {
                 level_of_hops = level_of_hops.max(*level);
+                to_hops.push(*way);
             }
             for hop in of_member {
                 let (gateway, interface) = (hop.gateway, hop.interface);
@@ -627,10 +659,11 @@ impl Evaluation {
             }
         }
         if hops.is_empty() {
-            return of_blackholes.map(|level| Content { fib: FibGroup::Blackhole, level });
+            let way = Way::of_all(to_blackholes);
+            return of_blackholes.map(|level| Content { fib: FibGroup::Blackhole, way, level });
         }
         let hops = spread(hops, usize::from(oracle.config.max_ecmp));
-        Some(Content { fib: FibGroup::Hops(hops), level: level_of_hops })
+        Some(Content { fib: FibGroup::Hops(hops), way: Way::of_all(to_hops), level: level_of_hops })
     }
 
     fn note_circle(&mut self, circle: &BTreeSet<Node>) {
@@ -706,12 +739,12 @@ fn reachable<'a>(edges: &'a BTreeMap<Node, Vec<Node>>, from: &Node) -> BTreeSet<
 }
 
 /// Section 4, last paragraph: the level of an answer, and what is too deep.
-fn answered(hops: Vec<Hop>, cost: u32, level_of_group: usize) -> Answer {
+fn answered(hops: Vec<Hop>, way: Way, level_of_group: usize) -> Answer {
     let level = level_of_group + 1;
     if level > MAX_LOOK_UPS {
         return Answer::Unresolved(Reason::TooDeep);
     }
-    Answer::Resolved { hops, cost, level }
+    Answer::Resolved { hops, way, level }
 }
 
 /// Section 2, rule 2. Of several interfaces with the subnet, the lowest number (reading).
@@ -726,7 +759,7 @@ fn connected_subnet(
         return Some(Answer::Unresolved(Reason::Other));
     }
     let hop = Hop { gateway: Some(address), interface, onlink: false, weight: None };
-    Some(answered(vec![hop], 0, 0))
+    Some(answered(vec![hop], Way::default(), 0))
 }
 
 /// Section 1, kind "as given": the interface exists and is up. It takes no look-up.
@@ -735,7 +768,7 @@ fn as_given(oracle: &Oracle, gateway: Option<IpAddr>, interface: Option<IfIndex>
         return Answer::Unresolved(Reason::Other);
     };
     let hop = Hop { gateway, interface, onlink, weight: None };
-    let answer = Answer::Resolved { hops: vec![hop], cost: 0, level: 0 };
+    let answer = Answer::Resolved { hops: vec![hop], way: Way::default(), level: 0 };
     match gateway {
         Some(address) => oracle.without_unusable(address, answer),
         None => answer,

@@ -1,10 +1,20 @@
 //! What a neighbour is sent, and why a route is not.
 
+use super::route::age;
 use crate::text::{Table, count};
 use ribtide_model::{AdvertisedPage, AdvertisedRoute, SentPath};
 
 pub(super) fn table() -> Table {
-    Table::new(&["", "Prefix", "Next hop", ">Pref", ">MED", "AS path", "Communities, or why it is not sent"])
+    Table::new(&[
+        "",
+        "Prefix",
+        "Next hop",
+        ">Age",
+        ">Pref",
+        ">MED",
+        "AS path",
+        "Communities, or why it is not sent",
+    ])
 }
 
 /// `*` marks a route that is sent.
@@ -20,6 +30,7 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
             "*".into(),
             prefix,
             sent.next_hop.to_string(),
+            age(route.age_seconds),
             option(sent.local_pref),
             option(sent.med),
             format!("{} {}{}", sent.as_path, origin(sent), aigp(sent)).trim_start().into(),
@@ -29,6 +40,7 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
             String::new(),
             prefix,
             nothing(),
+            age(route.age_seconds),
             nothing(),
             nothing(),
             nothing(),
@@ -100,12 +112,14 @@ mod tests {
             AdvertisedRoute {
                 prefix: "10.0.0.0/8".into(),
                 path_id: None,
+                age_seconds: Some(75),
                 sent: Some(sent.clone()),
                 reasons: vec![],
             },
             AdvertisedRoute {
                 prefix: "10.1.0.0/16".into(),
                 path_id: None,
+                age_seconds: None,
                 sent: None,
                 reasons: vec!["first".into(), "not sent: it came from this peer".into()],
             },
@@ -117,9 +131,9 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "   Prefix       Next hop   Pref  MED  AS path        Communities, or why it is not sent",
-                "*  10.0.0.0/8   192.0.2.1     -    7  65001 65010 i  65001:1 65001:1:2",
-                "   10.1.0.0/16  -             -    -  -              not sent: it came from this peer",
+                "   Prefix       Next hop     Age  Pref  MED  AS path        Communities, or why it is not sent",
+                "*  10.0.0.0/8   192.0.2.1  1m15s     -    7  65001 65010 i  65001:1 65001:1:2",
+                "   10.1.0.0/16  -              -     -    -  -              not sent: it came from this peer",
             ]
         );
         assert_eq!(reasons(&routes[1]), "first\nnot sent: it came from this peer\n");

@@ -2,8 +2,8 @@
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
-    BgpSummary, Group, GroupMember, MaxPrefixes, Neighbor, PeerRestart, PerFamilyCount, Restart, SentPaths,
-    Session, Stale, TcpAo, WaitingInterface,
+    BgpSummary, Group, GroupMember, GroupTotal, MaxPrefixes, Messages, Neighbor, PeerRestart, PerFamilyCount,
+    Restart, SentPaths, Session, Stale, TcpAo, WaitingInterface,
 };
 use ribtide_prefix::AfiSafi;
 use std::collections::BTreeMap;
@@ -68,12 +68,15 @@ pub(super) fn neighbor_table() -> Table {
         "State",
         ">For",
         ">Flaps",
+        ">In",
+        ">Out",
         ">Accepted",
         ">Active",
         ">Advertised",
         ">Max prefixes",
         ">Out queue",
         "Group",
+        "Last reset",
     ])
 }
 
@@ -83,6 +86,8 @@ const NO_POLICY: &str = "no policy";
 pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
     let of =
         |f: fn(&Session) -> PerFamilyCount| n.session.as_ref().map_or("-".into(), |s| number(f(s).total()));
+    let messages =
+        |f: fn(&Session) -> Messages| n.session.as_ref().map_or("-".into(), |s| number(f(s).total()));
     let queue = n.session.as_ref().map(|s| s.write_queue);
     table.row([
         n.address.to_string(),
@@ -91,6 +96,8 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
         n.state.clone(),
         duration(n.state_seconds),
         n.flaps.to_string(),
+        messages(|s| s.messages_received),
+        messages(|s| s.messages_sent),
         match &n.stale {
             _ if n.import_missing => NO_POLICY.into(),
             Some(stale) if n.session.is_none() => format!("{} stale", number(stale.paths.total())),
@@ -103,7 +110,56 @@ pub(super) fn neighbor_row(table: &mut Table, n: &Neighbor) {
             format!("{}{}", if q.slow_writer { "slow " } else { "" }, bytes(q.bytes))
         }),
         n.group.clone(),
+        last_reset(n),
     ]);
+}
+
+/// When and why the last session ended, or what hinders the first.
+fn last_reset(n: &Neighbor) -> String {
+    let (why, seconds) = match &n.last_down {
+        Some(_) => (&n.last_down, n.last_down_seconds),
+        None if n.session.is_none() => (&n.last_error, n.last_error_seconds),
+        None => (&None, None),
+    };
+    let Some(why) = why else { return "-".into() };
+    seconds.map_or_else(|| why.clone(), |seconds| format!("{} ago: {why}", duration(seconds)))
+}
+
+/// A line for each configured group.
+pub(super) fn group_totals(groups: &[GroupTotal]) -> String {
+    let mut table = Table::new(&[
+        "Group",
+        ">Neighbors",
+        ">Up",
+        ">Flaps",
+        ">In",
+        ">Out",
+        ">Accepted IPv4",
+        ">IPv6",
+        ">Active IPv4",
+        ">IPv6",
+        ">Advertised IPv4",
+        ">IPv6",
+        ">Out queue",
+    ]);
+    for g in groups {
+        table.row([
+            g.group.clone(),
+            number(g.neighbors),
+            number(g.established),
+            number(g.flaps),
+            number(g.messages_received),
+            number(g.messages_sent),
+            number(g.accepted.ipv4),
+            number(g.accepted.ipv6),
+            number(g.active.ipv4),
+            number(g.active.ipv6),
+            number(g.advertised.ipv4),
+            number(g.advertised.ipv6),
+            bytes(g.queued_bytes),
+        ]);
+    }
+    if groups.is_empty() { String::new() } else { table.render() + "\n" }
 }
 
 /// Counts against limits, such as `v4 980/1,000`, with `out` for those of sent prefixes.
@@ -341,9 +397,11 @@ fn session(s: &Session) -> String {
     }
     let q = &s.write_queue;
     out.push_str(&format!(
-        "  Write queue {}{}, blocked {}, full {} for {:.1} s; {} slow writer; {} prefixes wait for it\n",
+        "  Write queue {}{}, at most {} so far and {} allowed, blocked {}, full {} for {:.1} s; {} slow writer; {} prefixes wait for it\n",
         bytes(q.bytes),
         if q.full { " (full)" } else { "" },
+        bytes(q.peak_bytes),
+        bytes(q.bound_bytes),
         count(q.blocks, "time"),
         count(q.stops, "time"),
         q.stopped_seconds,
@@ -493,6 +551,8 @@ mod tests {
                 messages_sent: Messages { open: 1, keepalive: 7, ..Messages::default() },
                 write_queue: WriteQueue {
                     bytes: 8 << 20,
+                    peak_bytes: 9 << 20,
+                    bound_bytes: 8 << 20,
                     blocks: 30,
                     full: true,
                     stops: 3,
@@ -536,7 +596,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   Refused: 3 prefixes by import, 0 as loops, 0 by their first AS, 0 martians, 0 route leaks, 4 beyond the maximum, 0 of other families; 0 UPDATEs treated as withdrawal, 0 attributes discarded
   Last refusal: not used: import policy
   Withdrawn instead of sent, as their attributes do not fit a message of this session: 2 prefixes
-  Write queue 8.0 MiB (full), blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
+  Write queue 8.0 MiB (full), at most 9.0 MiB so far and 8.0 MiB allowed, blocked 30 times, full 3 times for 12.2 s; designated a slow writer; 1,200 prefixes wait for it
 "
         );
         let idle = Neighbor {
@@ -655,6 +715,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
                 group: "fabric".into(),
                 reason: "the interface is down".into(),
             }],
+            groups: None,
             neighbors: None,
         };
         let mut table = neighbor_table();
@@ -679,11 +740,37 @@ IPv4       1,000  2,000     999
 IPv6           1      2       1
 swp1 (group fabric) has no neighbor: the interface is down
 
-Neighbor      AS  Kind    State          For  Flaps   Accepted   Active  Advertised                        Max prefixes     Out queue  Group
-192.0.2.1  65001  client  Established  3m12s      1  1,000,000  900,000          17              v4 1,000,000/1,000,000  slow 8.0 MiB  clients
-192.0.2.1  65001  client  Active       3m12s      1          -        -           -  v4 -/1,000,000, v6 out 5/1,000,000             -  clients
+Neighbor      AS  Kind    State          For  Flaps       In  Out   Accepted   Active  Advertised                        Max prefixes     Out queue  Group    Last reset
+192.0.2.1  65001  client  Established  3m12s      1  200,001    8  1,000,000  900,000          17              v4 1,000,000/1,000,000  slow 8.0 MiB  clients  2h05m ago: the connection ended: closed by the peer
+192.0.2.1  65001  client  Active       3m12s      1        -    -          -        -           -  v4 -/1,000,000, v6 out 5/1,000,000             -  clients  2h05m ago: the connection ended: closed by the peer
 "
         );
+    }
+
+    #[test]
+    fn a_configured_group_has_its_totals() {
+        let both = |ipv4, ipv6| PerFamilyCount { ipv4, ipv6 };
+        let total = GroupTotal {
+            group: "transit".into(),
+            neighbors: 3,
+            established: 2,
+            flaps: 1,
+            accepted: both(1_000_000, 200),
+            active: both(700_000, 100),
+            advertised: both(10, 2),
+            messages_received: 90_000,
+            messages_sent: 12,
+            queued_bytes: 1536,
+        };
+        assert_eq!(
+            group_totals(&[total]),
+            "\
+Group    Neighbors  Up  Flaps      In  Out  Accepted IPv4  IPv6  Active IPv4  IPv6  Advertised IPv4  IPv6  Out queue
+transit          3   2      1  90,000   12      1,000,000   200      700,000   100               10     2    1.5 KiB
+
+"
+        );
+        assert_eq!(group_totals(&[]), "");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Selected routes, FPM servers, the virtual ASIC, and the path of a prefix through all of them.
 
-use crate::text::{Table, bytes, number};
+use crate::text::{Table, bytes, duration, number};
 use ribtide_model::{AsicLookups, Explain, FailedRoute, FibRoute, Fpm, StageState};
 use ribtide_settings::DEFAULT_VRF;
 use std::net::IpAddr;
 
 pub(super) fn fib_table() -> Table {
-    Table::new(&["Prefix", "Protocol", ">Dist", ">Group", "Next hops", "Dataplanes"])
+    Table::new(&["Prefix", "Protocol", ">Dist", ">Group", ">Age", "Next hops", "Dataplanes"])
 }
 
 pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
@@ -19,6 +19,7 @@ pub(super) fn fib_row(table: &mut Table, r: &FibRoute) {
         r.protocol.clone(),
         r.distance.to_string(),
         r.group.map_or("-".into(), |g| g.to_string()),
+        super::route::age(r.age_seconds),
         r.hops.join(", "),
         r.dataplanes.iter().map(plane).collect::<Vec<_>>().join(", "),
     ]);
@@ -127,7 +128,12 @@ pub(crate) fn explain_text(e: &Explain) -> String {
             StageState::Off => " ",
         };
         let mut sentences = s.messages.iter();
-        out.push_str(&format!("{mark} {:<14} {}\n", s.stage, sentences.next().map_or("", String::as_str)));
+        let since = s.seconds.map_or(String::new(), |seconds| format!(" (for {})", duration(seconds)));
+        out.push_str(&format!(
+            "{mark} {:<14} {}{since}\n",
+            s.stage,
+            sentences.next().map_or("", String::as_str)
+        ));
         for line in sentences {
             out.push_str(&format!("  {:<14} {line}\n", ""));
         }

@@ -43,6 +43,12 @@ pub(crate) struct Attributes {
     /// Only paths with this next hop
     #[arg(long, value_name = "ADDRESS")]
     next_hop: Option<String>,
+    /// Only paths that changed less than so long ago: seconds, or such as 90s, 15m, 6h, 2d
+    #[arg(long, value_name = "AGE")]
+    age_under: Option<String>,
+    /// Only paths that changed at least so long ago
+    #[arg(long, value_name = "AGE")]
+    age_over: Option<String>,
 }
 
 impl Attributes {
@@ -60,6 +66,8 @@ impl Attributes {
             ("as-path", self.as_path.clone()),
             ("origin-as", self.origin_as.clone()),
             ("next-hop", self.next_hop.clone()),
+            ("age-under", self.age_under.clone()),
+            ("age-over", self.age_over.clone()),
         ];
         fields.extend(more.iter().cloned());
         query(&fields)
@@ -74,6 +82,9 @@ pub(crate) struct Paths {
     /// Only paths of this neighbour: its address, or its interface
     #[arg(long, value_name = "NEIGHBOR")]
     neighbor: Option<String>,
+    /// Everything about each path: all attributes, its age, its neighbour, and how its next hop resolves
+    #[arg(long)]
+    pub(super) detail: bool,
     /// Only paths in this state: best, not-best, multipath, backup, hidden, stale, waiting, blocked, suppressed, or the
     /// validation state valid, invalid, not-found
     #[arg(long, value_name = "STATE")]
@@ -83,7 +94,8 @@ pub(crate) struct Paths {
 impl Paths {
     /// The query's fields, with those of the caller.
     pub(super) fn query(&self, more: &[(&str, Option<String>)]) -> String {
-        let own = [("neighbor", self.neighbor.clone()), ("state", self.state.clone())];
+        let detail = self.detail.then(|| "true".to_owned());
+        let own = [("neighbor", self.neighbor.clone()), ("state", self.state.clone()), ("detail", detail)];
         self.attributes.query(&[&own[..], more].concat())
     }
 }

@@ -25,15 +25,16 @@ pub(crate) use fib::explain_text;
 use filters::{Attributes, Paths, Selected};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, Groups, Health,
-    Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage, RpkiAspaPage,
-    RpkiTablePage, Sharding,
+    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, GroupTotals,
+    Groups, Health, Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage,
+    RpkiAspaPage, RpkiTablePage, Sharding,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
     pipeline as sonic_pipeline,
 };
-pub(crate) use running::{Events, monitor};
+use running::Events;
+pub(crate) use running::{Followed, monitor};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,18 @@ pub(crate) struct Output {
     /// The router's Unix socket (api.socket in its configuration)
     #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
     pub(crate) socket: PathBuf,
+    /// The API of a router on another host instead: https://HOST:PORT, or http://HOST:PORT without TLS
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "socket")]
+    pub(crate) api: Option<String>,
+    /// With --api: a PEM file with the CA of its certificate; otherwise those of the system
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "FILE", requires = "api")]
+    pub(crate) ca: Option<PathBuf>,
+    /// With --api: a file with the token, which changes take, and reads of configuration, log and events
+    #[cfg(feature = "router")]
+    #[arg(long, global = true, value_name = "FILE", requires = "api")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Print JSON: one document, or one per line where the output is a list of routes
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -344,7 +357,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
         name => Some(name.to_owned()),
     };
     let request = ribtide_model::Clear { address, all, soft: soft.is_some(), message: message.clone() };
-    let reply: ribtide_model::Cleared = Client::new(&output.socket).post("/v1/bgp/clear", &request)?;
+    let reply: ribtide_model::Cleared = Client::of(output)?.post("/v1/bgp/clear", &request)?;
     output.print(&reply, |a| {
         let neighbors = count(a.neighbors as u64, "neighbour");
         match request.soft {
@@ -420,7 +433,8 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }
         Show::Route { what: None, prefix, paths } | Show::Bgp(ShowBgp::Route { prefix, paths }) => {
             let is_one = prefix.is_some() && paths.attributes.is_exact();
-            routes(to, &paths.query(&[("prefix", prefix.clone())]), is_one)
+            let only = paths.query(&[("prefix", prefix.clone())]);
+            if paths.detail && !to.json { routes_in_detail(to, &only) } else { routes(to, &only, is_one) }
         }
         Show::Fib { prefix, vrf, routes } => {
             fib(to, &routes.query(&[("vrf", vrf.clone()), ("prefix", prefix.clone())]))
@@ -492,7 +506,7 @@ pub(crate) fn explain(
     output: &Output,
 ) -> Result<(), String> {
     let query = explain_query(prefix, vrf, neighbor);
-    let client = Client::new(&output.socket);
+    let client = Client::of(output)?;
     let router = || client.get::<Explain>(&format!("/v1/explain?{query}"));
     let reply = match databases {
         None => router()?,
@@ -544,11 +558,14 @@ fn performance(to: &mut Printer, stages: &[Performance], only: Option<&str>) -> 
 
 fn summary(to: &mut Printer) -> Printed {
     let mut reply: BgpSummary = to.client.get("/v1/bgp/summary")?;
+    let totals: GroupTotals = to.client.get("/v1/bgp/group-totals")?;
     if to.json {
+        reply.groups = Some(totals.groups);
         reply.neighbors = Some(all_neighbors(to, "")?);
         return to.print(&reply, bgp::summary);
     }
     to.text(&bgp::summary(&reply))?;
+    to.text(&bgp::group_totals(&totals.groups))?;
     let mut table = bgp::neighbor_table();
     to.paged("/v1/bgp/neighbors", NEIGHBORS, "", |to, page: NeighborPage| {
         page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
@@ -589,6 +606,18 @@ fn routes(to: &mut Printer, only: &str, is_one: bool) -> Printed {
         to.lines(&page.routes, &mut table, route::rows)?;
         if let (true, [one], false) = (is_one, page.routes.as_slice(), to.json) {
             to.text(&route::owner(one))?;
+        }
+        Ok(page.next)
+    })
+}
+
+/// The same with everything about each path.
+fn routes_in_detail(to: &mut Printer, only: &str) -> Printed {
+    let mut gap = "";
+    to.paged("/v1/routes", PAGE, only, |to, page: RoutePage| {
+        for route in &page.routes {
+            to.text(&format!("{gap}{}", route::detail(route)))?;
+            gap = "\n";
         }
         Ok(page.next)
     })

@@ -2,7 +2,7 @@
 
 use super::{Output, query};
 use crate::client::Client;
-use crate::text::Table;
+use crate::text::{Table, unwritten};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -52,16 +52,14 @@ impl Output {
         self.print_by(|to| to.print(reply, text))
     }
 
-    /// Prints what `print` says. A closed pipe (`ribtide show route | head`) is not an error.
+    /// Prints what `print` says. Where the reader is gone (`ribtide show route | head`), the process ends.
     pub(super) fn print_by(&self, print: impl FnOnce(&mut Printer) -> Printed) -> Result<(), String> {
         let out = BufWriter::new(io::stdout().lock());
-        let mut printer = Printer { client: Client::new(&self.socket), json: self.json, out };
+        let mut printer = Printer { client: Client::of(self)?, json: self.json, out };
         match print(&mut printer).and_then(|()| Ok(printer.out.flush()?)) {
             Err(Failure::Reply(sentence)) => Err(sentence),
-            Err(Failure::Output(e)) if e.kind() != io::ErrorKind::BrokenPipe => {
-                Err(format!("cannot write the output: {e}"))
-            }
-            _ => Ok(()),
+            Err(Failure::Output(e)) => Err(unwritten(e)),
+            Ok(()) => Ok(()),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! BGP's routes, their counts, and their shard threads.
 
 use super::bgp::FAMILIES;
-use crate::text::{Table, bytes, number};
+use crate::text::{Table, bytes, duration, number};
 use ribtide_model::{
-    BackupNextHop, Forwarding, InstalledGroup, Path, ProtocolCount, Route, RouteCounts, RouteGroups,
+    BackupNextHop, Forwarding, Held, InstalledGroup, Path, ProtocolCount, Route, RouteCounts, RouteGroups,
     RouteSummary, ShardLoad, Sharding,
 };
 
-const COLUMNS: [&str; 7] = ["", "Prefix", "Next hop", "From", ">Pref", ">MED", "AS path"];
+const COLUMNS: [&str; 8] = ["", "Prefix", "Next hop", "From", ">Age", ">Pref", ">MED", "AS path"];
 
 pub(super) fn table() -> Table {
     Table::new(&COLUMNS)
@@ -59,11 +59,102 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             if i == 0 { route.prefix.clone() } else { String::new() },
             if p.next_hop.address.is_unspecified() { "self".into() } else { p.next_hop.to_string() },
             sender(p),
+            age(p.age_seconds),
             option(p.local_pref),
             option(p.med),
             format!("{} {origin}{aigp}{state}{stale}{suppressed}{lost}", p.as_path).trim_start().into(),
         ]
     })
+}
+
+/// The time since a path changed, if it is known.
+pub(super) fn age(seconds: Option<u64>) -> String {
+    seconds.map_or("-".into(), duration)
+}
+
+/// Everything about a route: a block for each path, and how the next hops resolve.
+pub(super) fn detail(route: &Route) -> String {
+    let mut out = format!("{}\n", route.prefix);
+    for path in &route.paths {
+        out.push_str(&path_detail(path));
+    }
+    if let Some(held) = route.held {
+        out.push_str(match held {
+            Held::Waiting => "  Not advertised: the best path waits for confirmation by the FIB\n",
+            Held::WaitingWithFormer => {
+                "  The former best path is advertised until the FIB confirms the new one\n"
+            }
+            Held::Blocked => "  Not advertised: the FIB does not have it\n",
+        });
+    }
+    if !route.suppressed_by.is_empty() {
+        out.push_str(&format!("  Suppressed by the aggregate {}\n", route.suppressed_by.join(", ")));
+    }
+    for hop in &route.resolution {
+        let cost = hop.cost.map_or(String::new(), |cost| format!(", cost {cost}"));
+        let through = hop.through.as_ref().map_or(String::new(), |prefix| format!(" through {prefix}"));
+        let resolved = match &hop.unresolved {
+            Some(why) => format!("not resolved: {why}"),
+            None => format!("resolved{through} to {}{cost}", hop.resolved.join(", ")),
+        };
+        out.push_str(&format!("  Next hop {} ({}) {resolved}\n", hop.address, hop.kind));
+    }
+    out.push_str(&owner(route).lines().map(|line| format!("  {line}\n")).collect::<String>());
+    out
+}
+
+fn path_detail(p: &Path) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            out.push_str(&format!("      {name}: {value}\n"));
+        }
+    };
+    let number = |n: Option<u32>| n.map_or_else(String::new, |n| n.to_string());
+    let mut state = vec![match (p.best, p.forwarding, &p.lost) {
+        (true, ..) => "best".to_owned(),
+        (_, Some(Forwarding::Multipath), _) => "shares the traffic of the best path".into(),
+        (_, Some(Forwarding::Backup), _) => "backup".into(),
+        (.., Some(why)) => format!("not best: {why}"),
+        (.., None) => "not best".into(),
+    }];
+    state.extend(p.validation.clone());
+    state.extend(p.stale.then(|| "stale".to_owned()));
+    line("State", state.join(", "));
+    line("Age", p.age_seconds.map_or_else(String::new, duration));
+    let of =
+        |what: &str, value: Option<String>| value.map_or(String::new(), |value| format!(", {what} {value}"));
+    line(
+        "Next hop",
+        match p.next_hop.address.is_unspecified() {
+            true => "self".into(),
+            false => format!(
+                "{}{}{}",
+                p.next_hop,
+                of("link-local", p.link_local.map(|address| address.to_string())),
+                of("interior cost", p.igp_cost.map(|cost| cost.to_string()))
+            ),
+        },
+    );
+    line("AS path", p.as_path.clone());
+    line("Origin", p.origin.clone());
+    line("LOCAL_PREF", number(p.local_pref));
+    line("MED", number(p.med));
+    line("AIGP", p.aigp.map_or_else(String::new, |metric| metric.to_string()));
+    line("Communities", p.communities.join(" "));
+    line("Large communities", p.large_communities.join(" "));
+    line("Extended communities", p.extended_communities.join(" "));
+    line("Aggregator", p.aggregator.clone().unwrap_or_default());
+    line("Originator ID", p.originator_id.map_or_else(String::new, |id| id.to_string()));
+    line("Cluster list", p.cluster_list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    line("Only to customer", number(p.only_to_customer));
+    let others: Vec<String> = p.other_attributes.iter().map(ToString::to_string).collect();
+    line("Other attributes, by code", others.join(" "));
+    let of_session = match (&p.neighbor_kind, p.neighbor_asn, p.neighbor_router_id) {
+        (Some(kind), Some(asn), Some(id)) => format!(", {kind} AS {asn}, router ID {id}"),
+        _ => String::new(),
+    };
+    format!("  Path from {}{of_session}\n{out}", sender(p))
 }
 
 /// The neighbour of a path, with the path identifier that it gave; or the source of an originated path.
@@ -290,6 +381,7 @@ mod tests {
             paths: vec![],
             held: None,
             suppressed_by: Vec::new(),
+            resolution: Vec::new(),
             groups: Some(RouteGroups {
                 received: 25,
                 backup: None,

@@ -102,7 +102,7 @@ pub(super) fn validation(v: &RpkiValidation) -> String {
 }
 
 pub(super) fn received_table() -> Table {
-    Table::new(&["", "Prefix", "Next hop", "RPKI", "ASPA", "AS path", "Import policy"])
+    Table::new(&["", "Prefix", "Next hop", ">Age", "RPKI", "ASPA", "AS path", "Import policy"])
 }
 
 /// `*` marks an accepted route.
@@ -114,6 +114,7 @@ pub(super) fn received_row(table: &mut Table, route: &ReceivedRoute) {
             Some(id) => format!("{} (path {id})", route.prefix),
         },
         route.next_hop.to_string(),
+        super::route::age(route.age_seconds),
         route.validation.clone().unwrap_or_else(|| "-".into()),
         route.aspa.clone().unwrap_or_else(|| "-".into()),
         route.as_path.clone(),
@@ -219,6 +220,7 @@ mod tests {
                     decision: "accepted".into(),
                     validation: None,
                     aspa: None,
+                    age_seconds: None,
                 },
             );
         }

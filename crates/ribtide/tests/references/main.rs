@@ -64,3 +64,20 @@ fn openapi_document_equals_the_code() {
         assert!(present == new, "contrib/openapi.json is stale; `cargo xtask docs --write` writes it again");
     }
 }
+
+#[test]
+fn schema_of_outputs_equals_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/outputs.schema.json");
+    let run =
+        std::process::Command::new(env!("CARGO_BIN_EXE_ribtide")).args(["schema", "--outputs"]).output();
+    let new = String::from_utf8(run.expect("the program runs").stdout).expect("text");
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, new).expect("the document can be written");
+    } else {
+        let present = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            present == new,
+            "contrib/outputs.schema.json is stale; `cargo xtask docs --write` writes it again"
+        );
+    }
+}

@@ -118,7 +118,7 @@ fn when(exit: Exit) -> &'static str {
     match exit {
         Exit::Done => {
             "The command did what it says. `run`: stopped by SIGTERM or SIGINT. \
-                 `route-check`: all agree"
+                 `route-check`: all agree. `check --diff`: a reload would change nothing"
         }
         Exit::Failed => {
             "The command failed for a reason that has no status of its own: a router that cannot be reached, a change that \
@@ -129,7 +129,8 @@ fn when(exit: Exit) -> &'static str {
         Exit::Unusable => {
             "The command line is wrong; standard error has the usage. `run` and the SONiC daemons: also the configuration \
                  file, CONFIG_DB, a file that an option names or `RIBTIDE_LOG` is wrong, or settings cannot be combined. A \
-                 restart does not help. `route-check`: the comparison failed"
+                 restart does not help. `route-check`: the comparison failed. `check --diff`: a reload would change \
+                 something"
         }
         Exit::Permission => {
             "`run` and the SONiC daemons: a permission is missing, such as CAP_NET_ADMIN for `fib.kernel` or \
@@ -137,11 +138,12 @@ fn when(exit: Exit) -> &'static str {
         }
         Exit::Listen => {
             "`run` and the SONiC daemons: an address or a socket cannot be listened on, of BGP, BFD, the API, FPM, ZeroMQ or \
-                 queries; most often another program has it"
+                 queries; most often another program has it. Also, another syncd, orchagent or fpmsyncd works on the same \
+                 database"
         }
         Exit::Database => {
             "The SONiC daemons: a database cannot be reached, refuses a command or lost its data. A daemon that runs waits \
-                 for a lost database instead of ending"
+                 for a lost database instead of ending, unless a command was under way whose end cannot be known"
         }
         Exit::Peer => {
             "The SONiC daemons: the daemon at the other end was started again, does not answer in time, or sent what it \

@@ -80,15 +80,33 @@ pub(super) fn write_field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug
     written
 }
 
+/// Writes the sentence of an event as in a text line: control characters are escaped.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_message(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    match text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+        true => out.write_str(text),
+        false => text.chars().try_for_each(|c| match c.is_control() {
+            true => write!(out, "{}", c.escape_default()),
+            false => out.write_char(c),
+        }),
+    }
+}
+
+/// Writes a value that is text as in a text line: a word as it is, other text in quotes.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_value(out: &mut impl fmt::Write, text: &str) -> fmt::Result {
+    let is_word = !text.is_empty()
+        && !text.contains(|c: char| c.is_whitespace() || c.is_control() || "\"=\\".contains(c));
+    if is_word { out.write_str(text) } else { write!(out, "{text:?}") }
+}
+
 fn write_text(out: &mut Writer<'_>, name: &str, text: &str) -> fmt::Result {
     if name == "message" {
-        return match text.bytes().all(|b| matches!(b, b' '..=b'~')) {
-            true => out.write_str(text),
-            false => text.chars().try_for_each(|c| match c.is_control() {
-                true => write!(out, "{}", c.escape_default()),
-                false => out.write_char(c),
-            }),
-        };
+        return write_message(out, text);
     }
     out.write_str(name)?;
     out.write_char('=')?;

@@ -2,20 +2,24 @@
 //!
 //! An event has a level, a target (the stage, one of [`target::ALL`]), a sentence and fields. The caller formats its line and
 //! puts it into a bounded queue; a thread writes the queue to standard error. When the reader of standard error stands
-//! still, the queue fills, and lines are dropped and counted. No stage ever waits for the log.
+//! still, the queue fills, and lines are dropped and counted. No stage ever waits for the log. A cause that repeats is limited
+//! and counted before that ([`limit`]).
 //!
 //! journald reads the `<N>` prefix of a line as its priority (sd-daemon(3)), so it needs no protocol of its own.
 
 mod format;
+mod limit;
 mod queue;
 mod recent;
 mod settings;
 pub mod target;
 
+pub use format::{write_message, write_value};
 pub use recent::RecentEvent;
 pub use settings::{Format, Levels, LogSettings};
 
 use format::Lines;
+use limit::Limit;
 use queue::{Item, Queue};
 use recent::Recent;
 use std::os::unix::fs::MetadataExt as _;
@@ -42,6 +46,7 @@ struct Running {
     queue: Queue,
     lines: Lines,
     recent: Recent,
+    limit: Limit,
     filter: reload::Handle<Targets, Registry>,
     /// The levels of [`VARIABLE`], which no reload changes.
     forced: Option<Levels>,
@@ -83,13 +88,14 @@ pub fn start(settings: &LogSettings) -> Result<(), StartError> {
     let levels = forced.as_ref().unwrap_or(&settings.levels);
     let lines = Lines::new(settings.format, is_journal());
     let (queue, items) = Queue::new(QUEUE_LINES);
-    queue.spawn_writer(items, std::io::stderr()).map_err(StartError::Thread)?;
+    let limit = Limit::default();
+    queue.spawn_writer(items, limit.clone(), std::io::stderr()).map_err(StartError::Thread)?;
     let (filter, handle) = reload::Layer::new(levels.0.clone());
     let recent = Recent::default();
-    let subscriber = subscriber(filter, lines.clone(), queue.clone(), recent.clone());
+    let subscriber = subscriber(filter, limit.clone(), lines.clone(), queue.clone(), recent.clone());
     // It fails only where another subscriber is there, and then so is its log.
     let _ = tracing::subscriber::set_global_default(subscriber);
-    let _ = RUNNING.set(Running { queue, lines, recent, filter: handle, forced });
+    let _ = RUNNING.set(Running { queue, lines, recent, limit, filter: handle, forced });
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let at = panic.location().map(ToString::to_string);
@@ -136,6 +142,7 @@ pub fn last_number() -> u64 {
 /// Waits until the lines of earlier events are written, for [`FLUSH_TIMEOUT`] at most.
 pub fn flush() {
     if let Some(running) = RUNNING.get() {
+        running.limit.report(None);
         running.queue.flush(FLUSH_TIMEOUT);
     }
 }
@@ -143,6 +150,7 @@ pub fn flush() {
 /// Writes the lines that `filter` lets pass into `queue`, and keeps their events in `recent`.
 fn subscriber(
     filter: impl Layer<Registry> + Send + Sync,
+    limit: Limit,
     lines: Lines,
     queue: Queue,
     recent: Recent,
@@ -152,7 +160,7 @@ fn subscriber(
     let layer =
         fmt::layer().fmt_fields(fields).event_format(lines).with_writer(queue).log_internal_errors(false);
     let kept = fmt::layer().event_format(format::json()).with_writer(recent).log_internal_errors(false);
-    Registry::default().with(filter).with(layer).with(kept)
+    Registry::default().with(filter).with(limit).with(layer).with(kept)
 }
 
 /// Runs `body` and returns the lines of its events on this thread, for tests.
@@ -160,7 +168,7 @@ pub fn capture(settings: &LogSettings, body: impl FnOnce()) -> String {
     let (queue, items) = Queue::new(QUEUE_LINES);
     let lines = Lines::new(settings.format, false);
     tracing::subscriber::with_default(
-        subscriber(settings.levels.0.clone(), lines, queue, Recent::default()),
+        subscriber(settings.levels.0.clone(), Limit::default(), lines, queue, Recent::default()),
         body,
     );
     let line = |item| match item {

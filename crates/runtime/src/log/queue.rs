@@ -1,13 +1,17 @@
 //! The queue between the threads that log and the thread that writes.
 
+use super::limit::Limit;
 use super::target;
 use crate::thread::{self, Ends};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
+
+/// How often the numbers of lines that the limit left out are looked for.
+const LIMIT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The sending end. It never waits: without room a line is dropped and counted.
 #[derive(Clone, Debug)]
@@ -34,10 +38,11 @@ impl Queue {
     pub(super) fn spawn_writer(
         &self,
         items: Receiver<Item>,
+        limit: Limit,
         to: impl Write + Send + 'static,
     ) -> io::Result<()> {
         let dropped = self.dropped.clone();
-        thread::spawn("log", Ends::WithOwner, move || write(&items, &dropped, to)).map(drop)
+        thread::spawn("log", Ends::WithOwner, move || write(&items, &dropped, &limit, to)).map(drop)
     }
 
     /// The number of lines that were dropped.
@@ -76,12 +81,19 @@ impl<'a> MakeWriter<'a> for Queue {
 }
 
 /// Writes until every sender is gone. A reader that went away takes nothing with it.
-fn write(items: &Receiver<Item>, dropped: &AtomicU64, mut to: impl Write) {
-    let mut reported = 0;
-    while let Ok(item) = items.recv() {
-        match item {
-            Item::Line(line) => drop(to.write_all(&line)),
-            Item::Flush(done) => drop(done.send(())),
+fn write(items: &Receiver<Item>, dropped: &AtomicU64, limit: &Limit, mut to: impl Write) {
+    let (mut reported, mut limited_at) = (0, Instant::now());
+    loop {
+        match items.recv_timeout(LIMIT_INTERVAL) {
+            Ok(Item::Line(line)) => drop(to.write_all(&line)),
+            Ok(Item::Flush(done)) => drop(done.send(())),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = Instant::now();
+        if now.duration_since(limited_at) >= LIMIT_INTERVAL {
+            limited_at = now;
+            limit.report(Some(now));
         }
         let dropped = dropped.load(Relaxed);
         // The lines before the gap come first, and then this line has room.
@@ -107,7 +119,8 @@ mod tests {
         let dropped = queue.dropped.clone();
         drop(queue);
         let mut written = Vec::new();
-        let report = capture(&LogSettings::default(), || write(&items, &dropped, &mut written));
+        let report =
+            capture(&LogSettings::default(), || write(&items, &dropped, &Limit::default(), &mut written));
         assert_eq!(String::from_utf8(written).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
         assert!(
             report.contains(" WARN log: lines were dropped") && report.ends_with(" dropped=96\n"),

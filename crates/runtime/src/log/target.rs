@@ -18,7 +18,7 @@ targets! {
     FPM = "fpm" "The connections to FPM servers.";
     FPMSYNCD = "fpmsyncd" "SONiC's fpmsyncd.";
     KERNEL = "kernel" "The kernel dataplane, and the kernel's interfaces.";
-    LOG = "log" "The log: lines that were dropped.";
+    LOG = "log" "The log: lines that were dropped, and numbers of those that repeated.";
     MRT = "mrt" "MRT files: those that were written, and errors.";
     ORCHAGENT = "orchagent" "SONiC's orchagent.";
     PROCESS = "process" "Threads that failed, and so how the process ends; the privileges that it keeps.";

@@ -241,6 +241,11 @@ impl Router<'_> {
                 return Some(format!("{prefix} is in the kernel, and its status is {status:?}"));
             }
         }
+        for (prefix, _) in selected.iter().filter(|(_, info)| info.protocol == Protocol::Kernel) {
+            if !state.routes(prefix.afi(), TABLE).any(|(at, entry)| at == *prefix && !own(entry)) {
+                return Some(format!("{prefix} is selected as the kernel's, which does not have it"));
+            }
+        }
         for afi in [Afi::Ipv4, Afi::Ipv6] {
             for (prefix, entry) in state.routes(afi, TABLE).filter(|(_, entry)| own(entry)) {
                 let wanted = selected.get(&prefix).is_some_and(|info| is_ours(info.protocol));

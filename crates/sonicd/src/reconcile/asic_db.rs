@@ -5,10 +5,12 @@ use crate::Error;
 use crate::syncd_stage::SyncdStage;
 use ribtide_swss::sai::{Attr, Audit, ObjectId, ObjectType, text};
 use ribtide_swss::syncd::{AsicRow, Difference, RowCursor, SyncdOut};
-use ribtide_tables::{Connection, Database};
+use ribtide_tables::{Connection, Database, Reply};
 use ribtide_vswitch::VirtualSwitch;
 
 const ASIC_STATE: &str = "ASIC_STATE";
+/// The keys that a syncd with rows has beside them.
+const BESIDE_ROWS: [&str; 3] = ["EXISTS", "VIDTORID", "RIDTOVID"];
 
 /// A row by its type and id.
 type Key = (ObjectType, ObjectId);
@@ -46,8 +48,8 @@ fn is<T: AsRef<str>>(attrs: &[Attr], found: &[(T, T)]) -> bool {
     same && fields == found.iter().filter(|field| !filler(field)).count()
 }
 
-/// How the rows are read.
-pub(crate) fn reader(connection: Connection) -> Reader<Key, ()> {
+/// How the rows are read. `others`: a connection for the keys beside them.
+pub(crate) fn reader(connection: Connection, mut others: Connection) -> Reader<Key, bool> {
     let write_name = |database: &Database, (object, id): &Key, out: &mut String| {
         database.write_key_prefix(ASIC_STATE, out);
         text::write_row_key(*object, id, out);
@@ -64,14 +66,15 @@ pub(crate) fn reader(connection: Connection) -> Reader<Key, ()> {
             is_other_format: |_, _| false,
         }),
         why: Difference::why,
-        producer: Box::new(|_| Ok(())),
+        producer: Box::new(move |_| Ok(others.query(&BESIDE_ROWS)? == Reply::Integer(2))),
     }
 }
 
 impl Mirror for SyncdStage {
     type Row = Wanted;
     type Cursor = RowCursor<<VirtualSwitch as Audit>::Cursor>;
-    type Producer = ();
+    /// Whether syncd's keys beside the rows are there.
+    type Producer = bool;
 
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Wanted>, Option<Self::Cursor>)> {
         let (rows, next) = self.syncd.rows(from, count)?;
@@ -96,7 +99,15 @@ impl Mirror for SyncdStage {
         Ok(self.rows().1 >= fence)
     }
 
-    fn repair(&mut self, found: Vec<(KeyOf<Self>, Found)>, (): ()) -> Result<Vec<(Key, Difference)>, Error> {
+    fn repair(
+        &mut self,
+        found: Vec<(KeyOf<Self>, Found)>,
+        has_others: bool,
+    ) -> Result<Vec<(Key, Difference)>, Error> {
+        // Another program emptied the database: rows alone are not what is missing.
+        if !has_others {
+            self.rows_are_gone();
+        }
         let (mut out, mut repaired) = (SyncdOut::default(), Vec::new());
         for ((object, id), found) in found {
             let wanted = self.syncd.attrs(object, &id);

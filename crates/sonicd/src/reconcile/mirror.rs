@@ -66,7 +66,8 @@ pub(crate) trait Mirror: Sized + 'static {
     type Row: WantedRow;
     /// A position among them.
     type Cursor: Default + Send + 'static;
-    /// What the producer of the rows says of them, if that is another daemon.
+    /// What the producer of the rows says of them, if that is another daemon, or what the database
+    /// says beside them.
     type Producer: Send + 'static;
 
     /// Begins a round; false if the stage cannot be compared now.
@@ -120,7 +121,7 @@ pub(crate) struct Queue<K> {
 }
 
 /// Asks the producer of rows what it has of those that were found.
-pub(crate) type AskProducer<K, P> = Box<dyn Fn(&[(K, Found)]) -> Result<P, Error> + Send>;
+pub(crate) type AskProducer<K, P> = Box<dyn FnMut(&[(K, Found)]) -> Result<P, Error> + Send>;
 
 /// How the names of rows are searched.
 pub(crate) struct Scanned {

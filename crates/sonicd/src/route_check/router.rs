@@ -410,6 +410,7 @@ mod tests {
             hops: hops.split(", ").map(str::to_owned).collect(),
             // Another dataplane's state does not count.
             dataplanes: vec![plane("kernel", "failed"), plane(FPM, state)],
+            age_seconds: None,
         }
     }
 

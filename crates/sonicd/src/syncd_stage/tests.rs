@@ -180,9 +180,9 @@ fn row_that_a_request_changed_since_it_was_watched_is_not_repaired() {
     bench.carry_out(Verb::Remove, "10.2.0.0/16");
     bench.carry_out(Verb::Create, "10.2.0.0/16");
     let missing = vec![(changed, Vec::new()), (same, Vec::new())];
-    assert_eq!(bench.stage.repair(missing.clone(), ()).unwrap(), [(same, Difference::Missing)]);
+    assert_eq!(bench.stage.repair(missing.clone(), true).unwrap(), [(same, Difference::Missing)]);
     bench.stage.watch(&mut vec![changed, same]);
-    let repaired = bench.stage.repair(missing, ()).unwrap();
+    let repaired = bench.stage.repair(missing, true).unwrap();
     assert_eq!(repaired, [(changed, Difference::Missing), (same, Difference::Missing)]);
 }
 
@@ -246,7 +246,7 @@ fn round_cost() {
     let (handle, calls) = call::pair("test");
     let (stop, tally) = (Stop::default(), Tally::default());
     let (reader, log, its) =
-        (asic_db::reader(connection()), RoundLog::new("syncd", tally.clone()), stop.clone());
+        (asic_db::reader(connection(), connection()), RoundLog::new("syncd", tally.clone()), stop.clone());
     let cost = Arc::new(Mutex::new(Duration::ZERO));
     let its_cost = cost.clone();
     let body = move || {

@@ -1,20 +1,11 @@
 //! Objects with their attributes, small for routes: a million of them share few sets of attributes.
 
 use crate::row::pack_prefix;
-use crate::sai::{
-    Attr, Attrs, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, RawText, RouteEntry,
-};
+use crate::sai::{Attr, Attrs, InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RawText, RouteEntry};
 use ribtide_prefix::{
     AnyPrefix, Families, Family, Map, PerFamily, Prefix, for_each_family, prefetch, shrink_if_sparse,
     shrink_to_fit,
 };
-
-/// Prefetches items that another core has just written.
-pub(super) fn prefetch_items(items: &[Item]) {
-    for item in items {
-        prefetch((item.id.oid().is_some(), item.attrs.first().map(Attr::create_only)));
-    }
-}
 
 /// A different set of attributes, once.
 #[derive(Default)]

@@ -70,7 +70,7 @@ pub(crate) struct Packets {
     learned: Map<(u16, Mac), fdb::Learned>,
     /// Since when dynamic entries of the FDB that a client made are there.
     dynamic_seen: Map<RawText, u64>,
-    /// Changes of the FDB that were not taken yet.
+    /// Changes of the FDB that no client has taken yet.
     pub(crate) fdb: FdbQueue,
     now_ms: u64,
     next_aging_ms: u64,

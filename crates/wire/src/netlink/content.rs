@@ -1,7 +1,9 @@
 //! The content of a message by its type.
 
 use super::numbers::*;
-use super::{Ack, Address, LabelRoute, Link, LocalSid, Malformed, Message, NextHop, PicContext, Route};
+use super::{
+    Ack, Address, LabelRoute, Link, LocalSid, Malformed, Message, Neighbor, NextHop, PicContext, Route,
+};
 
 /// A decoded message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +49,10 @@ pub enum Content<'a> {
     NewAddress(Address),
     /// An address is gone.
     DelAddress(Address),
+    /// A neighbour was added or changed.
+    NewNeighbor(Neighbor),
+    /// A neighbour is gone.
+    DelNeighbor(Neighbor),
     /// A message that is not decoded: of another type, or of another family.
     Other(u16),
 }
@@ -81,6 +87,8 @@ impl<'a> Content<'a> {
             RTM_DELLINK => Link::decode(message)?.map_or(other, Content::DelLink),
             RTM_NEWADDR => Address::decode(message)?.map_or(other, Content::NewAddress),
             RTM_DELADDR => Address::decode(message)?.map_or(other, Content::DelAddress),
+            RTM_NEWNEIGH => Neighbor::decode(message)?.map_or(other, Content::NewNeighbor),
+            RTM_DELNEIGH => Neighbor::decode(message)?.map_or(other, Content::DelNeighbor),
             _ => other,
         })
     }

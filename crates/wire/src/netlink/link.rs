@@ -1,5 +1,6 @@
-//! Interfaces and their addresses: read only, ribtide does not configure them.
+//! Interfaces and their addresses. Of an interface the state and the MTU can be changed.
 
+use super::build::Builder;
 use super::numbers::*;
 use super::{Attrs, Malformed, Message};
 use ribtide_prefix::AnyPrefix;
@@ -78,6 +79,21 @@ impl<'a> Link<'a> {
         }
         Ok(Some(link))
     }
+}
+
+/// Appends a change of the interface `index` to `out`: whether it is switched on, and its MTU in
+/// bytes, as far as given.
+pub fn write_link_change(out: &mut Vec<u8>, seq: u32, index: u32, up: Option<bool>, mtu: Option<u32>) {
+    let flags = up.map_or(0, |up| if up { IFF_UP } else { 0 });
+    let change = up.map_or(0, |_| IFF_UP);
+    let ([i0, i1, i2, i3], [f0, f1, f2, f3], [c0, c1, c2, c3]) =
+        (index.to_ne_bytes(), flags.to_ne_bytes(), change.to_ne_bytes());
+    let fixed = [AF_UNSPEC, 0, 0, 0, i0, i1, i2, i3, f0, f1, f2, f3, c0, c1, c2, c3];
+    let mut b = Builder::new(out, RTM_NEWLINK, NLM_F_REQUEST, seq, &fixed);
+    if let Some(mtu) = mtu {
+        b.attr_u32(IFLA_MTU, mtu);
+    }
+    b.finish_short();
 }
 
 /// An address of an interface (`RTM_NEWADDR`, `RTM_DELADDR`).

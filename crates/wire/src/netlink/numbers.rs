@@ -19,6 +19,9 @@ pub const RTM_GETADDR: u16 = 22;
 pub const RTM_NEWROUTE: u16 = 24;
 pub const RTM_DELROUTE: u16 = 25;
 pub const RTM_GETROUTE: u16 = 26;
+pub const RTM_NEWNEIGH: u16 = 28;
+pub const RTM_DELNEIGH: u16 = 29;
+pub const RTM_GETNEIGH: u16 = 30;
 pub const RTM_NEWNEXTHOP: u16 = 104;
 pub const RTM_DELNEXTHOP: u16 = 105;
 pub const RTM_GETNEXTHOP: u16 = 106;
@@ -109,6 +112,10 @@ pub const RTN_MULTICAST: u8 = 5;
 pub const RTN_BLACKHOLE: u8 = 6;
 pub const RTN_UNREACHABLE: u8 = 7;
 pub const RTN_PROHIBIT: u8 = 8;
+pub const RTN_THROW: u8 = 9;
+
+/// Of an own address.
+pub const RT_SCOPE_HOST: u8 = 254;
 
 pub const RTPROT_REDIRECT: u8 = 1;
 pub const RTPROT_KERNEL: u8 = 2;
@@ -127,6 +134,7 @@ pub const RT_TABLE_LOCAL: u8 = 255;
 
 /// The groups of notifications that a socket can join.
 pub const RTNLGRP_LINK: u32 = 1;
+pub const RTNLGRP_NEIGH: u32 = 3;
 pub const RTNLGRP_IPV4_IFADDR: u32 = 5;
 pub const RTNLGRP_IPV4_ROUTE: u32 = 7;
 pub const RTNLGRP_IPV6_IFADDR: u32 = 9;
@@ -145,6 +153,14 @@ pub const NHA_OIF: u16 = 5;
 pub const NHA_GATEWAY: u16 = 6;
 pub const NHA_ENCAP_TYPE: u16 = 7;
 pub const NHA_ENCAP: u16 = 8;
+
+pub const NDA_DST: u16 = 1;
+pub const NDA_LLADDR: u16 = 2;
+pub const NDA_PROTOCOL: u16 = 12;
+/// The entry is neither resolved nor aged.
+pub const NUD_PERMANENT: u16 = 0x80;
+/// Another program than the kernel learned the entry.
+pub const NTF_EXT_LEARNED: u8 = 0x10;
 
 pub const IFLA_IFNAME: u16 = 3;
 pub const IFLA_MTU: u16 = 4;

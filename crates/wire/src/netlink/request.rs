@@ -20,6 +20,11 @@ pub fn dump_addresses(out: &mut Vec<u8>, seq: u32) {
     Builder::new(out, RTM_GETADDR, DUMP, seq, &[0; 8]).finish_short();
 }
 
+/// Appends a request for all neighbours of both families; the kernel has no filter by protocol.
+pub fn dump_neighbors(out: &mut Vec<u8>, seq: u32) {
+    Builder::new(out, RTM_GETNEIGH, DUMP, seq, &[0; 12]).finish_short();
+}
+
 /// Appends a request for the routes of one family that `protocol` put into `table`.
 pub fn dump_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32, protocol: u8) {
     let fixed = [family(afi), 0, 0, 0, RT_TABLE_COMPAT, protocol, 0, 0, 0, 0, 0, 0];

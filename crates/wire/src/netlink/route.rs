@@ -101,6 +101,9 @@ impl RouteKind {
     }
 }
 
+/// Where the fixed part has the length of the source prefix.
+const SOURCE_LENGTH: usize = 2;
+
 impl<'a> Route<'a> {
     /// A unicast route of `table` and `protocol`; scope universe, no flags, no metric.
     pub fn new(prefix: AnyPrefix, table: u32, protocol: u8, next_hops: NextHops<'a>) -> Self {
@@ -140,7 +143,9 @@ impl<'a> Route<'a> {
 
     /// Reads the body of `RTM_NEWROUTE` or `RTM_DELROUTE`; `None` for a family that is not IP.
     pub(super) fn decode(message: &Message<'a>) -> Result<Option<Self>, Malformed> {
-        Self::decode_knowing(message, |_| false)
+        // A route for packets from some sources is no route of its destination.
+        let source_specific = message.body.get(SOURCE_LENGTH).is_some_and(|bits| *bits != 0);
+        if source_specific { Ok(None) } else { Self::decode_knowing(message, |_| false) }
     }
 
     /// The same for a reader with a cache of next-hop lists by their bytes ([`Hops::bytes`]). A

@@ -47,6 +47,26 @@ fn any_labelled() -> impl Strategy<Value = Vec<(Hop, Vec<u32>)>> {
 
 proptest! {
     #[test]
+    fn neighbours_read_back(ip in any_addr(), ifindex: u32, mac: [u8; 6], protocol in 1..=u8::MAX) {
+        let neighbor = Neighbor::permanent(ifindex, ip, mac, protocol);
+        let mut buf = Vec::new();
+        neighbor.write_new(&mut buf, NLM_F_CREATE, 3);
+        prop_assert_eq!(Content::decode(&one(&buf)), Ok(Content::NewNeighbor(neighbor)));
+        buf.clear();
+        neighbor.write_delete(&mut buf, 0, 3);
+        let deleted = Neighbor { mac: None, protocol: 0, ..neighbor };
+        prop_assert_eq!(Content::decode(&one(&buf)), Ok(Content::DelNeighbor(deleted)));
+    }
+
+    #[test]
+    fn changes_of_an_interface_read_back(index: u32, up: bool, mtu in 1..u32::MAX) {
+        let mut buf = Vec::new();
+        write_link_change(&mut buf, 3, index, Some(up), Some(mtu));
+        let Ok(Content::NewLink(link)) = Content::decode(&one(&buf)) else { panic!() };
+        prop_assert_eq!((link.index, link.flags & IFF_UP != 0, link.mtu), (index, up, mtu));
+    }
+
+    #[test]
     fn labels_read_back_in_ip_routes_and_in_routes_of_labels(
         prefix in any_prefix(),
         label in 0..=LABEL_MAX,

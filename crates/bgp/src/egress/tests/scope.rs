@@ -158,6 +158,10 @@ fn aigp_grows_by_the_distance_where_we_are_the_next_hop_and_stays_in_its_domain(
     for kind in [Internal, External] {
         assert_eq!(sent_aigp(off, Some(30), 5, [External, kind]), None);
     }
+    // A part of the way is not known: it ends with us, and goes on where we change nothing.
+    let unknown = Some(crate::message::UNKNOWN_DISTANCE);
+    assert_eq!(sent_aigp(own, unknown, 5, [External, Internal]), None);
+    assert_eq!(sent_aigp(plain, unknown, 5, [External, Internal]), with(5));
     // Originated here: sent as it is, and only where we are the next hop.
     assert_eq!(sent_aigp(own, None, 5, [External, Internal]), with(5));
     assert_eq!(sent_aigp(plain, None, 5, [External, Internal]), None);

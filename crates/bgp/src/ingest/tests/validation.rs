@@ -239,7 +239,7 @@ fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
     let row = |prefix: &str, id| (prefix.to_string(), Some(id));
     let mut page = |after, limit| {
         let all = KeptFilter::default();
-        seen(session.ingest.view_page(&mut session.peer, after, limit, &all).unwrap().0)
+        seen(session.ingest.view_page(&mut session.peer, after, (limit, usize::MAX), &all).unwrap().0)
     };
     assert_eq!(page(None, 2), [row("10.0.0.0/8", 0), row("10.0.0.0/8", u32::MAX)]);
     assert_eq!(page(Some((AfiSafi::Ipv4Unicast, prefix.any(), 0)), 1), [row("10.0.0.0/8", u32::MAX)]);
@@ -285,7 +285,7 @@ fn kept_routes_are_those_that_policy_may_accept() {
     let kept = |session: &mut Session| -> Vec<String> {
         session
             .ingest
-            .view_page(&mut session.peer, None, 9, &KeptFilter::default())
+            .view_page(&mut session.peer, None, (9, usize::MAX), &KeptFilter::default())
             .unwrap()
             .0
             .iter()

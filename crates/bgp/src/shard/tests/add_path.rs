@@ -184,7 +184,7 @@ fn identifiers_stay_when_a_next_hop_depends_on_its_prefix_and_when_the_prefix_mo
     let mut uses = bench.finish().next_hops;
     uses.sort_unstable();
     assert_eq!(uses, [(of("192.0.2.7", false), false), (of("192.0.2.7", true), true)]);
-    let reachable = NextHopState::Reachable { cost: 0 };
+    let reachable = NextHopState::Reachable { cost: 0, partial: false };
     bench.handle(ShardIn::NextHops(vec![
         (of("192.0.2.7", true), reachable),
         (of("0.0.0.9", true), reachable),

@@ -1,6 +1,7 @@
 //! Paths with an accumulated IGP metric (RFC 7311).
 
 use super::*;
+use crate::message::UNKNOWN_DISTANCE;
 use ribtide_wire::bgp::attribute::{aigp, code};
 use ribtide_wire::bgp::{AsPath, build};
 
@@ -36,7 +37,7 @@ fn tracking() -> Bench {
 }
 
 fn far(bench: &mut Bench, hop: &str, cost: u32) {
-    bench.handle(ShardIn::NextHops(vec![(next_hop(hop), NextHopState::Reachable { cost })]));
+    bench.handle(ShardIn::NextHops(vec![(next_hop(hop), NextHopState::Reachable { cost, partial: false })]));
 }
 
 #[test]
@@ -93,4 +94,37 @@ fn another_distance_is_told_and_paths_without_the_metric_are_not_told_again() {
     bench.finish();
     assert_eq!(bench.shard.counts().attribute_sets, 0);
     assert!(!bench.shard.core.attrs.has_aigp());
+}
+
+/// RFC 7311 section 4.2: what resolves next hops through a route has its metric.
+#[test]
+fn feed_has_the_metric_and_changes_with_it() {
+    let (mut bench, one) = (tracking(), peer(1, 1));
+    let kinds = |bench: &mut Bench, metric: Option<u64>| -> Vec<u32> {
+        bench.routes(&one, Some(&set(1, metric, 1)), [0]);
+        bench.finish().feed.sets.iter().map(|set| set.kind.aigp).collect()
+    };
+    assert_eq!(kinds(&mut bench, None), [0]);
+    assert_eq!(kinds(&mut bench, Some(5)), [5]);
+    assert_eq!(kinds(&mut bench, Some(5)), [0; 0]);
+    assert_eq!(kinds(&mut bench, Some(0)), [1], "0 stands for none");
+    assert_eq!(kinds(&mut bench, Some(1 << 40)), [u32::MAX]);
+    assert_eq!(kinds(&mut bench, None), [0]);
+}
+
+/// RFC 7311 section 3.4.3: where a part of the way is not known, no metric is passed on.
+#[test]
+fn partial_way_has_no_distance() {
+    let (mut bench, one) = (tracking(), peer(1, 1));
+    bench.routes(&one, Some(&set(1, Some(5), 1)), [0]);
+    let report = |bench: &mut Bench, partial| {
+        let state = NextHopState::Reachable { cost: 3, partial };
+        bench.handle(ShardIn::NextHops(vec![(next_hop("192.0.2.1"), state)]));
+        news(&bench.finish())
+    };
+    assert_eq!(report(&mut bench, true), [(1, Some(5), Some(UNKNOWN_DISTANCE))]);
+    assert_eq!(report(&mut bench, false), [(1, Some(5), Some(3))]);
+    assert_eq!(report(&mut bench, true), [(1, Some(5), Some(UNKNOWN_DISTANCE))]);
+    far(&mut bench, "192.0.2.1", u32::MAX);
+    assert_eq!(news(&bench.finish()), [(1, Some(5), Some(UNKNOWN_DISTANCE - 1))]);
 }

@@ -33,7 +33,7 @@ fn bench(options: DecisionOptions, sources: &[&Arc<PeerInfo>]) -> Bench {
 }
 
 fn reachable(bench: &mut Bench, hops: &[&str]) {
-    let state = NextHopState::Reachable { cost: 0 };
+    let state = NextHopState::Reachable { cost: 0, partial: false };
     bench.handle(ShardIn::NextHops(hops.iter().map(|hop| (next_hop(hop), state)).collect()));
     while bench.shard.work_left() {
         bench.shard.step(&mut bench.out);
@@ -186,7 +186,7 @@ fn originated_paths_move_with_their_logical_shard() {
     let all: Vec<_> = batches.drain().collect();
     all.into_iter().for_each(|(_, batch)| to.handle(ShardIn::Routes(batch), &mut out));
     to.handle(
-        ShardIn::NextHops(vec![(next_hop("192.0.2.7"), NextHopState::Reachable { cost: 0 })]),
+        ShardIn::NextHops(vec![(next_hop("192.0.2.7"), NextHopState::Reachable { cost: 0, partial: false })]),
         &mut out,
     );
     while to.work_left() {

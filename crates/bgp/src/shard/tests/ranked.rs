@@ -79,7 +79,7 @@ fn ranked_paths_are_sent_from_the_first_dump_on_and_as_long_as_a_worker_needs_th
     bench.request_ranked();
     assert_eq!(bench.ranked(), [(vec![], vec![first])]);
     bench.shard.end_ranked();
-    bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Reachable { cost: 0 })]));
+    bench.handle(ShardIn::NextHops(vec![(hop, NextHopState::Reachable { cost: 0, partial: false })]));
     assert_eq!(bench.ranked(), []);
     bench.handle(ShardIn::PeerDown { peer: PeerId(1), session: 1, retained: FamilySet::NONE });
     bench.handle(ShardIn::PeerDown { peer: PeerId(2), session: 1, retained: FamilySet::NONE });
@@ -169,7 +169,9 @@ fn gate_holds_all_paths_of_a_prefix() {
     let hops = ["192.0.2.7", "192.0.2.8"].map(next_hop);
     bench.routes(&one, Some(&set(0, 7)), [0]);
     bench.routes(&two, Some(&set(1, 8)), [0]);
-    bench.handle(ShardIn::NextHops(hops.map(|hop| (hop, NextHopState::Reachable { cost: 0 })).to_vec()));
+    bench.handle(ShardIn::NextHops(
+        hops.map(|hop| (hop, NextHopState::Reachable { cost: 0, partial: false })).to_vec(),
+    ));
     assert_eq!(bench.ranked(), [], "the FIB has no route of the prefix");
     let confirm = |bench: &mut Bench, blocked: &[(AnyPrefix, bool)]| {
         let fence = bench.shard.fence().unwrap_or_default();
@@ -185,7 +187,7 @@ fn gate_holds_all_paths_of_a_prefix() {
     assert_eq!(bench.ranked(), [(vec![first, second], vec![second])]);
     // A path that forwards nothing needs no confirmation.
     bench.routes(&one, Some(&set(2, 7)), [0]);
-    bench.handle(ShardIn::NextHops(vec![(hops[0], NextHopState::Reachable { cost: 0 })]));
+    bench.handle(ShardIn::NextHops(vec![(hops[0], NextHopState::Reachable { cost: 0, partial: false })]));
     assert_eq!(bench.ranked(), [(vec![second], vec![second, first])]);
     confirm(&mut bench, &[(prefix(0).any(), true)]);
     assert_eq!(bench.ranked(), [(vec![second, first], vec![])]);

@@ -1,9 +1,11 @@
 //! Route watches: what a shard reports of them, and what aggregates suppress.
 
 use super::*;
+use crate::message::BestBatch;
 use crate::peer::LocalSource;
 use crate::watch::{Presence, Suppression, Watch, WatchId, WatchNews, WatchSet, WatchedRoutes};
 use ribtide_policy::{Named, PrefixRange, PrefixSet};
+use ribtide_prefix::LOGICAL_SHARDS;
 use ribtide_wire::bgp::attribute::Origin;
 
 const ID: WatchId = WatchId(7);
@@ -22,6 +24,29 @@ fn news(effects: &Effects) -> (Option<Presence>, Option<u32>) {
     assert!(changed.is_none_or(|(id, _)| id == ID));
     let complete = effects.watched.iter().rev().find_map(|news| news.complete);
     (changed.map(|(_, presence)| presence), complete)
+}
+
+/// What workers and stations are told, as former and new sources.
+fn told(effects: &Effects, tells: fn(&ToEgress) -> Option<&BestBatch>) -> Vec<(Option<u32>, Option<u32>)> {
+    let of_batch = |batch: &BestBatch| -> Vec<_> {
+        let source = |index: u32| (index != NONE).then(|| batch.paths[index as usize].source.0);
+        batch.changes.v4.iter().map(|change| (source(change.old), source(change.new))).collect()
+    };
+    effects.egress.iter().filter_map(tells).flat_map(of_batch).collect()
+}
+
+fn of_workers(effects: &Effects) -> Vec<(Option<u32>, Option<u32>)> {
+    told(effects, |effect| match effect {
+        ToEgress::All(batch) | ToEgress::Workers(batch) => Some(batch),
+        _ => None,
+    })
+}
+
+fn of_stations(effects: &Effects) -> Vec<(Option<u32>, Option<u32>)> {
+    told(effects, |effect| match effect {
+        ToEgress::All(batch) | ToEgress::Stations(batch) => Some(batch),
+        _ => None,
+    })
 }
 
 #[test]
@@ -51,12 +76,25 @@ fn suppressed_contributors_are_not_sent_and_come_back() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.handle(aggregate(1, Some(true)));
     bench.routes(&one, Some(&set(0, 7)), [0, 1, 5000]);
-    assert_eq!(sources(&bench.finish()), [(None, Some(1))], "the one outside");
+    let effects = bench.finish();
+    assert_eq!(of_workers(&effects), [(None, Some(1))], "the one outside");
+    // RFC 9069 section 1.1: the Loc-RIB has what the decision process selected, sent or not.
+    assert_eq!(of_stations(&effects), [(None, Some(1)); 3]);
     // Another best path is as suppressed, and so is its end.
     bench.routes(&two, Some(&set(1, 8)), [0]);
     bench.routes(&one, None, [0]);
     bench.routes(&two, None, [0]);
-    assert!(bench.finish().egress.is_empty());
+    let effects = bench.finish();
+    assert_eq!(of_workers(&effects), []);
+    assert_eq!(of_stations(&effects), [(Some(1), Some(2)), (Some(2), None)]);
+    let mut pages = [0, 0];
+    for logical in 0..LOGICAL_SHARDS {
+        let views = PageViews { accepted: false, best: true, loc_rib: true, ranked: false };
+        let page = bench.shard.monitor_page::<V4>(logical, 0, usize::MAX, views);
+        pages[0] += page.best.changes.v4.len();
+        pages[1] += page.loc_rib.unwrap().changes.v4.len();
+    }
+    assert_eq!(pages, [1, 2], "of workers, and of stations");
     let view = bench.shard.lookup(prefix(1)).unwrap();
     assert_eq!(view.suppressed_by, ["0.0.0.0/8".parse().unwrap()]);
     bench.handle(ShardIn::Dump(DumpRequest {
@@ -73,7 +111,9 @@ fn suppressed_contributors_are_not_sent_and_come_back() {
     });
     assert_eq!(dumped.sum::<usize>(), 1, "the one outside");
     bench.handle(aggregate(2, None));
-    assert_eq!(sources(&bench.finish()), [(None, Some(1))], "no longer suppressed");
+    let effects = bench.finish();
+    assert_eq!(of_workers(&effects), [(None, Some(1))], "no longer suppressed");
+    assert_eq!(of_stations(&effects), []);
     bench.handle(ShardIn::Watch(Arc::default()));
     assert!(bench.finish().egress.is_empty());
     assert!(bench.shard.watched().is_empty());
@@ -88,11 +128,11 @@ fn contributors_that_were_advertised_stay_until_the_suppression_covers_them() {
     bench.handle(aggregate(1, Some(false)));
     assert!(bench.finish().egress.is_empty());
     bench.routes(&one, Some(&set(1, 7)), [2]);
-    assert!(bench.finish().egress.is_empty(), "a new one");
+    assert_eq!(of_workers(&bench.finish()), [], "a new one");
     bench.routes(&two, Some(&set(0, 8)), [0, 2]);
-    assert_eq!(sources(&bench.finish()), [(Some(1), Some(2))], "another path of the advertised one");
+    assert_eq!(of_workers(&bench.finish()), [(Some(1), Some(2))], "another path of the advertised one");
     bench.handle(aggregate(2, Some(true)));
-    let mut withdrawn = sources(&bench.finish());
+    let mut withdrawn = of_workers(&bench.finish());
     withdrawn.sort_unstable();
     assert_eq!(withdrawn, [(Some(1), None), (Some(2), None)]);
 }

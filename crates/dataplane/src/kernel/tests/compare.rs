@@ -156,7 +156,7 @@ fn compare_counts_no_own_change() {
             batch.apply(&mut kernel);
             kernel.compare(200).unwrap();
             let repaired = Difference::ALL.map(|difference| kernel.repairs.counters.repaired(difference));
-            assert_eq!(repaired, [0; 4], "turn {turn}");
+            assert_eq!(repaired, [0; 5], "turn {turn}");
         }
         assert!(kernel.repairs.counters.rounds() > 5);
         assert_eq!(round(&mut kernel, 200), [0; 4]);

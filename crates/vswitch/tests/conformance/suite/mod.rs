@@ -55,6 +55,18 @@ pub(crate) struct Bench<'a> {
     /// Whether the caller's error mode reaches the chip. The text of requests to syncd has none: it is
     /// [`ErrorMode::IgnoreError`].
     modes: bool,
+    /// What this chip lacks.
+    pub(crate) lacks: Lacks,
+}
+
+/// What a chip may lack.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Lacks {
+    /// Objects of these types, by their names without `SAI_OBJECT_TYPE_`, are refused with
+    /// [`Status::NotSupported`].
+    pub(crate) types: &'static [&'static str],
+    /// IPv6 routes by a gateway of IPv4 are refused with [`Status::NotSupported`].
+    pub(crate) ipv6_by_ipv4: bool,
 }
 
 impl<'a> Bench<'a> {
@@ -74,7 +86,15 @@ impl<'a> Bench<'a> {
             panic!("{own:?}")
         };
         assert!(!vr.is_null() && ports.len() == count as usize && ports.iter().all(|port| !port.is_null()));
-        let mut bench = Bench { chip, switch, vr, ports: ports.into(), rif: Oid::NULL, modes: true };
+        let mut bench = Bench {
+            chip,
+            switch,
+            vr,
+            ports: ports.into(),
+            rif: Oid::NULL,
+            modes: true,
+            lacks: Lacks::default(),
+        };
         let port = bench.ports[1];
         bench.rif = bench.make(
             ObjectType::RouterInterface,
@@ -86,6 +106,11 @@ impl<'a> Bench<'a> {
     /// A chip that is reached by the text of requests.
     pub(crate) fn by_text(self) -> Bench<'a> {
         Bench { modes: false, ..self }
+    }
+
+    /// A chip that lacks something.
+    pub(crate) fn lacking(self, lacks: Lacks) -> Bench<'a> {
+        Bench { lacks, ..self }
     }
 
     /// The error modes that reach the chip.
@@ -158,8 +183,14 @@ fn expected(count: usize, place: usize, why: Status, mode: ErrorMode) -> Vec<Sta
 }
 
 pub(crate) fn routes_are_created_read_changed_and_removed(bench: &mut Bench<'_>) {
-    let (a, b) = (bench.hop("10.0.0.1"), bench.hop("fc00::1"));
+    let (v4, b, v6) = (bench.hop("10.0.0.1"), bench.hop("fc00::1"), bench.hop("fc00::2"));
+    if bench.lacks.ipv6_by_ipv4 {
+        let attrs = [Attr::RouteNextHop(v4)];
+        assert_eq!(bench.route(Verb::Create, "2001:db8::/32", attrs), Status::NotSupported);
+        assert_eq!(bench.next_hop("2001:db8::/32"), Err(Status::ItemNotFound));
+    }
     for dest in ["20.0.0.0/24", "0.0.0.0/0", "2001:db8::/32", "::/0", "20.0.0.1/32"] {
+        let a = if dest.contains(':') && bench.lacks.ipv6_by_ipv4 { v6 } else { v4 };
         assert_eq!(bench.route(Verb::Create, dest, [Attr::RouteNextHop(a)]), Status::Success, "{dest}");
         assert_eq!(bench.next_hop(dest), Ok(a), "{dest}");
         assert_eq!(bench.route(Verb::Set, dest, [Attr::RouteNextHop(b)]), Status::Success, "{dest}");
@@ -229,6 +260,11 @@ pub(crate) fn objects_in_use_are_not_removed(bench: &mut Bench<'_>) {
     assert_eq!(bench.remove(ObjectType::RouterInterface, bench.rif), Status::ObjectInUse);
     assert_eq!(bench.remove(ObjectType::NeighborEntry, bench.neighbor("10.0.0.1")), Status::Success);
     assert_eq!(bench.remove(ObjectType::RouterInterface, bench.rif), Status::Success);
+    if bench.lacks.types.contains(&"VIRTUAL_ROUTER") {
+        let mut vr = Item::new(Oid::NULL, []);
+        let status = bench.chip.one(Verb::Create, ObjectType::VirtualRouter, &mut vr);
+        return assert_eq!((status, vr.id.oid()), (Status::NotSupported, Some(Oid::NULL)));
+    }
     let vr = bench.make(ObjectType::VirtualRouter, []);
     let attrs = [Attr::RifVirtualRouter(vr), Attr::RifKind(RifType::Port), Attr::RifPort(bench.ports[1])];
     let rif = bench.make(ObjectType::RouterInterface, attrs);

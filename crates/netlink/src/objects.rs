@@ -1,7 +1,7 @@
 //! Next-hop objects in the kernel: single objects, one for each next hop, and groups that refer to
 //! them.
 //!
-//! Every group of the RIB is a group object in the kernel, also a group of one member, because the
+//! Every group of the caller is a group object in the kernel, also a group of one member, because the
 //! kernel cannot turn a single object into a group. So a group keeps its id whatever its members,
 //! and a change of members is one message for any number of routes. One that becomes unresolved is
 //! deleted behind the routes of its batch, and gets another id.
@@ -14,26 +14,55 @@
 //! The deletion of an unused single object also removes it from all groups. Groups are written only
 //! to add members or change weights.
 
-use ribtide_netlink::{Refusal, Socket};
+use crate::{Refusal, Socket};
 use ribtide_prefix::{Afi, Map, Set};
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_REPLACE};
+use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use ribtide_wire::netlink::scale_weight;
 use ribtide_wire::netlink::{
     Content, Forward, Member, Members, NextHop, TooLong, Via, dump_next_hops, write_next_hop_delete,
 };
 use std::io;
+use std::ops::Range;
 
-/// The range of ids that ribtide assigns. Other programs count from 1, so the ids are distinct.
-const IDS: std::ops::Range<u32> = 0x2000_0000..0x4000_0000;
+/// Makes the kernel send one notification for a changed next-hop object, and not one for each of
+/// its routes. For a million routes the latter takes it 12 seconds, in which no other program can
+/// change routes. Returns whether that was new.
+///
+/// # Errors
+/// The system's: no permission, or a kernel before Linux 5.8, which has no other mode.
+pub fn leave_compat_mode() -> io::Result<bool> {
+    const SWITCH: &str = "/proc/sys/net/ipv4/nexthop_compat_mode";
+    if std::fs::read_to_string(SWITCH)?.trim() == "0" {
+        return Ok(false);
+    }
+    std::fs::write(SWITCH, "0").map(|()| true)
+}
 
-/// Whether ribtide may have created the object of this id.
-pub(super) fn may_be_ours(id: u32) -> bool {
-    IDS.contains(&id)
+/// The ids of one program's objects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ids {
+    /// Objects that it may have made, also in earlier versions.
+    pub range: Range<u32>,
+    /// The first id that it assigns.
+    pub first: u32,
+}
+
+/// The ids of the router's objects. Those of earlier versions begin at the start of the range. Other
+/// programs count from 1, and FRR's EVPN multihoming from `1 << 28` and `2 << 28`.
+pub const ROUTER_IDS: Ids = Ids { range: 0x2000_0000..0x8000_0000, first: 0x6000_0000 };
+/// The ids of syncd's objects where the kernel is its chip.
+pub const CHIP_IDS: Ids = Ids { range: 0x8000_0000..0xc000_0000, first: 0x8000_0000 };
+
+impl Ids {
+    /// Whether the program may have made the object of this id.
+    pub fn contain(&self, id: u32) -> bool {
+        self.range.contains(&id)
+    }
 }
 
 /// The content of a next-hop object that is no group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum SingleContent {
+pub enum SingleContent {
     /// Drops packets.
     Blackhole,
     /// Sends them to a gateway or onto an interface.
@@ -67,6 +96,8 @@ struct Single {
     users: u32,
     /// Whether the kernel is assumed to have it.
     live: bool,
+    /// Whether the kernel has it with other content, because another program changed it.
+    changed: bool,
     refusal: Option<Refusal>,
 }
 
@@ -99,12 +130,13 @@ struct Found {
 }
 
 /// The state of all objects.
-#[derive(Default)]
-pub(super) struct Objects {
+pub struct Objects {
     protocol: u8,
+    /// The ids that it assigns.
+    ids: Ids,
     singles: Map<SingleContent, Single>,
     groups: Map<u32, Group>,
-    /// Groups (by id of the RIB) whose members may differ from the requested ones.
+    /// Groups (by number of the caller) whose members may differ from the requested ones.
     dirty: Vec<u32>,
     /// Kernel ids of groups to delete once no route uses them, and of objects whose deletion the
     /// kernel refused.
@@ -116,18 +148,18 @@ pub(super) struct Objects {
     idle: Vec<SingleContent>,
     found: Found,
     /// Whether no group of an earlier run and no single object may leave the kernel, because found
-    /// routes may use it that the RIB has not requested yet.
-    pub(super) keep: bool,
+    /// routes may use it that the caller has not requested yet.
+    pub keep: bool,
     /// Whether groups may have left the kernel since [`Objects::take_lasting`].
     lost: bool,
     /// Kernel ids of groups created since then, while `keep` is set: a found route with such an id
     /// went with the former group.
     created: Set<u32>,
-    /// Groups (by id of the RIB) whose routes may be in the kernel, and which it refused since
+    /// Groups (by number of the caller) whose routes may be in the kernel, and which it refused since
     /// [`Objects::take_refused`].
     refused: Vec<u32>,
     /// Objects that the kernel accepted.
-    pub(super) accepted: u64,
+    pub accepted: u64,
     /// Greater than all ids ever assigned or adopted.
     next_id: u32,
     /// Free ids that were used before.
@@ -135,23 +167,47 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn new(protocol: u8) -> Self {
-        Objects { protocol, next_id: IDS.start, ..Objects::default() }
+    /// Objects of this protocol number, none so far. No other program assigns these ids.
+    pub fn new(protocol: u8, ids: Ids) -> Self {
+        Objects {
+            protocol,
+            next_id: ids.first,
+            ids,
+            singles: Map::default(),
+            groups: Map::default(),
+            dirty: Vec::new(),
+            doomed: Vec::new(),
+            emptied: Vec::new(),
+            idle: Vec::new(),
+            found: Found::default(),
+            keep: false,
+            lost: false,
+            created: Set::default(),
+            refused: Vec::new(),
+            accepted: 0,
+            free: Vec::new(),
+        }
     }
 
-    /// The kernel id of a group of the RIB, if the kernel has it.
-    pub(super) fn live_id(&self, group: u32) -> Option<u32> {
+    /// The kernel id of a group of the caller, if the kernel has it.
+    pub fn live_id(&self, group: u32) -> Option<u32> {
         self.groups.get(&group).filter(|g| !g.live.is_empty()).map(|g| g.id)
     }
 
-    /// Whether the kernel lacks a group of the RIB.
-    pub(super) fn lacking(&self) -> bool {
+    /// Whether the group with this kernel id drops packets.
+    pub fn is_blackhole(&self, id: u32) -> bool {
+        let drops = |g: &Group| g.want.iter().all(|(way, _)| *way == SingleContent::Blackhole);
+        self.groups.values().any(|g| g.id == id && drops(g))
+    }
+
+    /// Whether the kernel lacks a group of the caller.
+    pub fn lacking(&self) -> bool {
         self.groups.values().any(|g| g.live.is_empty())
     }
 
-    /// Why the kernel does not have a group of the RIB; `None` for an unresolved group, which it
+    /// Why the kernel does not have a group of the caller; `None` for an unresolved group, which it
     /// must not have.
-    pub(super) fn refusal(&self, group: u32) -> Option<Refusal> {
+    pub fn refusal(&self, group: u32) -> Option<Refusal> {
         let Some(g) = self.groups.get(&group) else {
             return Some(Refusal {
                 errno: libc::ENOENT,
@@ -168,9 +224,9 @@ impl Objects {
         }))
     }
 
-    /// Sets the members of a group of the RIB; none for an unresolved one. Equal next hops are
+    /// Sets the members of a group of the caller; none for an unresolved one. Equal next hops are
     /// merged, with their weights added.
-    pub(super) fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
+    pub fn set_group(&mut self, group: u32, members: impl Iterator<Item = (SingleContent, u16)>) {
         let mut want: Vec<(SingleContent, u16)> = Vec::with_capacity(members.size_hint().0);
         for (way, weight) in members {
             match want.iter_mut().find(|(w, _)| *w == way) {
@@ -205,7 +261,7 @@ impl Objects {
 
     /// Removes a group. It leaves the kernel at the next [`delete_unused`](Self::delete_unused). With
     /// `keep`, one of an earlier run counts as found again.
-    pub(super) fn delete_group(&mut self, group: u32) {
+    pub fn delete_group(&mut self, group: u32) {
         if let Some(g) = self.groups.remove(&group) {
             self.release(g.want);
             match self.keep && g.found {
@@ -218,7 +274,7 @@ impl Objects {
 
     /// The ids of the groups that the kernel has, and has had since the last call; `None` if no group
     /// may have left it, or without `keep`.
-    pub(super) fn take_lasting(&mut self) -> Option<Set<u32>> {
+    pub fn take_lasting(&mut self) -> Option<Set<u32>> {
         let created = std::mem::take(&mut self.created);
         if !std::mem::take(&mut self.lost) || !self.keep {
             return None;
@@ -237,7 +293,7 @@ impl Objects {
             Some(id) => (self.adopt(id), true),
             None => (self.new_id(), false),
         };
-        self.singles.insert(way, Single { id, users: 1, live, refusal: None });
+        self.singles.insert(way, Single { id, users: 1, live, changed: false, refusal: None });
     }
 
     fn release(&mut self, want: Vec<(SingleContent, u16)>) {
@@ -265,7 +321,7 @@ impl Objects {
     /// A route of a group is about to be compared with its kernel route, which uses the object
     /// `found`, or to be written. The first such route decides which of several equal objects
     /// belongs to the group, so that the others fit, too.
-    pub(super) fn bind(&mut self, group: u32, found: Option<u32>) {
+    pub fn bind(&mut self, group: u32, found: Option<u32>) {
         let Some(this) = self.groups.get_mut(&group).filter(|g| !g.bound) else { return };
         this.bound = true;
         let Some(wanted) = found.filter(|id| *id != this.id && !this.live.is_empty()) else { return };
@@ -309,9 +365,12 @@ impl Objects {
         id
     }
 
+    /// An id that no object had at the last dump.
     fn new_id(&mut self) -> u32 {
-        if let Some(id) = self.free.pop() {
-            return id;
+        while let Some(id) = self.free.pop() {
+            if !self.found.taken.contains(&id) {
+                return id;
+            }
         }
         while self.found.taken.contains(&self.next_id) {
             self.next_id += 1;
@@ -322,7 +381,7 @@ impl Objects {
 
     /// Reads a dump of the kernel. Differing groups become dirty; unused objects wait for adoption
     /// or deletion.
-    pub(super) fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
+    pub fn check(&mut self, socket: &mut Socket) -> io::Result<()> {
         let protocol = self.protocol;
         #[derive(Default)]
         struct Dump {
@@ -344,24 +403,45 @@ impl Objects {
                 dump.singles.insert(object.id, SingleContent::of(&object.forward));
             }
         })?;
+        let mut moved: Vec<SingleContent> = Vec::new();
         for (way, single) in &mut self.singles {
             // One of other content is no leftover: its id is in use.
-            single.live = dump.singles.remove(&single.id) == Some(Some(*way));
+            let there = dump.singles.remove(&single.id);
+            single.live = there == Some(Some(*way));
+            single.changed = there.is_some() && !single.live;
+            moved.extend((there.is_none() && dump.taken.contains(&single.id)).then_some(*way));
         }
         self.lost = true;
-        for group in self.groups.values_mut() {
-            group.live = dump.groups.remove(&group.id).unwrap_or_default();
+        let mut moved_groups: Vec<u32> = Vec::new();
+        for (key, group) in &mut self.groups {
+            let there = dump.groups.remove(&group.id);
+            moved_groups.extend((there.is_none() && dump.taken.contains(&group.id)).then_some(*key));
+            group.live = there.unwrap_or_default();
         }
-        // Objects to delete are still deleted, so they cannot be adopted.
-        for id in &self.doomed {
-            dump.groups.remove(id);
-            dump.singles.remove(id);
-        }
+        // Objects to delete are still deleted, so they cannot be adopted. But not what another
+        // program has under their ids.
+        self.doomed.retain(|id| {
+            let ours = dump.groups.remove(id).is_some() | dump.singles.remove(id).is_some();
+            ours || !dump.taken.contains(id)
+        });
         self.found = Found { taken: dump.taken, ..Found::default() };
+        // Another program has these ids.
+        for way in moved {
+            let id = self.new_id();
+            if let Some(single) = self.singles.get_mut(&way) {
+                single.id = id;
+            }
+        }
+        for key in moved_groups {
+            let id = self.new_id();
+            if let Some(group) = self.groups.get_mut(&key) {
+                (group.id, group.found) = (id, false);
+            }
+        }
         for (id, way) in dump.singles {
             match way {
                 Some(way)
-                    if IDS.contains(&id)
+                    if self.ids.contain(id)
                         && !self.singles.contains_key(&way)
                         && !self.found.singles.contains_key(&way) =>
                 {
@@ -371,7 +451,7 @@ impl Objects {
             }
         }
         for (id, members) in dump.groups {
-            if !IDS.contains(&id) {
+            if !self.ids.contain(id) {
                 self.found.strays.push(id);
             } else {
                 self.found.groups.entry(members).or_default().push(id);
@@ -384,15 +464,15 @@ impl Objects {
     /// Writes all dirty groups, as far as the kernel accepts them. Returns groups (by id of the
     /// RIB) that the kernel had lost or refused before and has now: their routes must be written
     /// again.
-    pub(super) fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
+    pub fn converge(&mut self, socket: &mut Socket) -> io::Result<Vec<u32>> {
         let mut back = Vec::new();
         let mut checked = false;
         loop {
             let mut dirty = std::mem::take(&mut self.dirty);
             dirty.sort_unstable();
             dirty.dedup();
-            self.write_singles(socket, &dirty)?;
-            let surprises = self.write_groups(socket, &dirty, &mut back)?;
+            let mut surprises = self.write_singles(socket, &dirty)?;
+            surprises |= self.write_groups(socket, &dirty, &mut back)?;
             if !surprises || checked {
                 for group in dirty {
                     if let Some(group) = self.groups.get_mut(&group) {
@@ -407,45 +487,47 @@ impl Objects {
         }
     }
 
-    /// Groups (by id of the RIB) that the kernel refused and does not have now. Their routes have
+    /// Groups (by number of the caller) that the kernel refused and does not have now. Their routes have
     /// failed, though no batch names them.
-    pub(super) fn take_refused(&mut self) -> Set<u32> {
+    pub fn take_refused(&mut self) -> Set<u32> {
         let refused = std::mem::take(&mut self.refused);
         refused.into_iter().filter(|group| self.live_id(*group).is_none()).collect()
     }
 
-    /// Creates the missing single objects of these groups.
-    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<()> {
-        let mut missing: Vec<(u32, SingleContent)> = Vec::new();
+    /// Creates the missing single objects of these groups. Returns whether the kernel has another
+    /// object under one of their ids.
+    fn write_singles(&mut self, socket: &mut Socket, dirty: &[u32]) -> io::Result<bool> {
+        let mut missing: Vec<(u32, SingleContent, u16)> = Vec::new();
         for group in dirty.iter().filter_map(|g| self.groups.get(g)) {
             for (way, _) in &group.want {
                 if let Some(single) = self.singles.get_mut(way).filter(|s| !s.live) {
                     // Assumed until refused, which also prevents a second request.
                     single.live = true;
                     single.refusal = None;
-                    missing.push((single.id, *way));
+                    missing.push((single.id, *way, creation(single.changed)));
                 }
             }
         }
         let protocol = self.protocol;
-        let mut refused = 0;
+        let (mut refused, mut surprises) = (0, false);
         let singles = &mut self.singles;
         socket.request(
             &missing,
-            |(id, way), out, seq| {
+            |(id, way, flags), out, seq| {
                 let object = NextHop { id: *id, protocol, forward: way.forward() };
-                infallible(object.write_new(out, NLM_F_CREATE | NLM_F_REPLACE, seq));
+                infallible(object.write_new(out, *flags, seq));
             },
             |index, refusal| {
                 refused += 1;
-                if let Some(single) = missing.get(index).and_then(|(_, way)| singles.get_mut(way)) {
+                surprises |= refusal.errno == libc::EEXIST;
+                if let Some(single) = missing.get(index).and_then(|(_, way, _)| singles.get_mut(way)) {
                     single.live = false;
                     single.refusal = Some(refusal);
                 }
             },
         )?;
         self.accepted += (missing.len() - refused) as u64;
-        Ok(())
+        Ok(surprises)
     }
 
     /// Writes the changed groups. Returns whether the kernel refused one unexpectedly.
@@ -498,7 +580,7 @@ impl Objects {
             } else {
                 // An existing group is only replaced: created again unnoticed, it would have lost
                 // its routes.
-                let flags = if group.live.is_empty() { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_REPLACE };
+                let flags = if group.live.is_empty() { creation(false) } else { NLM_F_REPLACE };
                 changes.push(Change { group: key, id: group.id, members, flags });
             }
         }
@@ -584,19 +666,19 @@ impl Objects {
 
     /// Deletes unused objects; with `keep` only groups of this run, because found groups may have any
     /// single object. Routes that use them must be gone or changed before.
-    pub(super) fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
+    pub fn delete_unused(&mut self, socket: &mut Socket) -> io::Result<()> {
         let groups = std::mem::take(&mut self.doomed);
         self.free_objects(socket, &groups)?;
         if self.keep { Ok(()) } else { self.delete_idle(socket).map(drop) }
     }
 
     /// Whether the kernel refused to delete a group that became unresolved, so routes by it stay.
-    pub(super) fn take_undeleted(&mut self) -> bool {
+    pub fn take_undeleted(&mut self) -> bool {
         std::mem::take(&mut self.emptied).iter().any(|id| self.doomed.contains(id))
     }
 
     /// Deletes found objects that were not adopted.
-    pub(super) fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
+    pub fn sweep(&mut self, socket: &mut Socket) -> io::Result<usize> {
         let found = std::mem::take(&mut self.found);
         // Groups first: a group that loses its last member is deleted by the kernel, and then not
         // found.
@@ -609,7 +691,7 @@ impl Objects {
     }
 
     /// Marks groups dirty that lack a member on `ifindex`.
-    pub(super) fn mark_incomplete_through(&mut self, ifindex: u32) {
+    pub fn mark_incomplete_through(&mut self, ifindex: u32) {
         let singles = &self.singles;
         let lacks = |(way, _): &(SingleContent, u16)| {
             matches!(way, SingleContent::Via(via) if via.ifindex == ifindex)
@@ -620,7 +702,7 @@ impl Objects {
 
     /// The interface is down, so the kernel has removed its objects from all groups. Returns
     /// whether a group lost its last member.
-    pub(super) fn lose_interface(&mut self, ifindex: u32) -> bool {
+    pub fn lose_interface(&mut self, ifindex: u32) -> bool {
         let mut gone: Set<u32> = Set::default();
         for (way, single) in &mut self.singles {
             if matches!(way, SingleContent::Via(via) if via.ifindex == ifindex) {
@@ -638,13 +720,13 @@ impl Objects {
     }
 
     /// Marks groups dirty that lack a member.
-    pub(super) fn mark_incomplete(&mut self) {
+    pub fn mark_incomplete(&mut self) {
         let lacking = self.groups.iter().filter(|(_, g)| g.live.len() < g.want.len());
         self.dirty.extend(lacking.map(|(key, _)| *key));
     }
 
     /// Whether a requested next hop is on `ifindex`.
-    pub(super) fn uses(&self, ifindex: u32) -> bool {
+    pub fn uses(&self, ifindex: u32) -> bool {
         self.singles.keys().any(|way| matches!(way, SingleContent::Via(via) if via.ifindex == ifindex))
     }
 
@@ -659,6 +741,11 @@ impl Objects {
         socket.request(ids, |id, out, seq| write_next_hop_delete(out, *id, 0, seq), refused)?;
         Ok(left)
     }
+}
+
+/// The flags of a new object. One of the same id is replaced only if it is ribtide's and was changed.
+fn creation(changed: bool) -> u16 {
+    if changed { NLM_F_CREATE | NLM_F_REPLACE } else { NLM_F_CREATE | NLM_F_EXCL }
 }
 
 /// The members outside of `gone`.

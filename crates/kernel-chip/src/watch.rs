@@ -1,0 +1,173 @@
+//! The thread that hears of the kernel: netdevs, and what other programs change in the tables of this
+//! chip. The kernel leaves out the chip's own changes.
+
+use crate::Settings;
+use ribtide_netlink::{CHIP_IDS, Socket, overran};
+use ribtide_prefix::AnyPrefix;
+use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::wake_up::{self, WakeUp, Waker};
+use ribtide_wire::netlink::numbers::{
+    RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
+};
+use ribtide_wire::netlink::{Content, Route};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Notifications that may wait at the chip; the rest waits in the socket.
+const NOTES: usize = 4096;
+/// The receive buffer of the socket, in bytes.
+const BUFFER: u32 = 8 << 20;
+/// Pause after changes of another program, so that a program that writes the same routes without end
+/// does not take the chip's time.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Pause before a socket that failed is opened again.
+const REOPEN: Duration = Duration::from_secs(1);
+
+/// What happened in the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// A netdev exists, or changed.
+    Link { index: u32, name: String, flags: u32 },
+    /// A netdev is gone.
+    LinkGone(u32),
+    /// Another program changed next-hop objects with numbers of this chip.
+    NextHops,
+    /// Another program wrote or deleted the route of a prefix, where this chip's is or would be.
+    Route(AnyPrefix),
+    /// A neighbour of a netdev changed; `marked`: it has the protocol number of this chip.
+    Neighbor { index: u32, ip: IpAddr, marked: bool },
+    /// Notifications were lost.
+    Lost,
+}
+
+/// The notes, and what wakes the thread of the chip for them.
+pub(crate) struct Notes {
+    pub(crate) notes: ring::Receiver<Note>,
+    pub(crate) wake_up: WakeUp,
+    /// The port of the chip's socket, whose changes are left out.
+    pub(crate) port: Arc<AtomicU32>,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -> io::Result<Notes> {
+    let port = Arc::new(AtomicU32::new(port));
+    let mut monitor = monitor(port.load(Ordering::Relaxed))?;
+    let wait = WaitFd::new(stop)?;
+    let (tx, notes) = rings.bounded("kernel to syncd", NOTES);
+    let (waker, wake_up) = wake_up::pair();
+    let (own, stop) = (port.clone(), stop.clone());
+    let ends = Ends::AtStop(stop.clone());
+    let body = move || {
+        while !stop.stopped() {
+            let mut foreign = false;
+            let mut full = false;
+            let own_port = own.load(Ordering::Relaxed);
+            let heard = monitor.notified(&wait, Duration::MAX, |from, content| {
+                if from == own_port && own_port != 0 {
+                    return;
+                }
+                if let Some(note) = note(&settings, &content) {
+                    foreign |= matches!(note, Note::Route(_) | Note::NextHops);
+                    full |= !send(&tx, note, &waker);
+                }
+            });
+            if full {
+                // The chip has ended.
+                return stop.sleep(Duration::MAX);
+            }
+            if let Err(e) = heard {
+                if !overran(&e) {
+                    stop.sleep(REOPEN);
+                    match self::monitor(own_port) {
+                        Ok(again) => monitor = again,
+                        Err(_) => continue,
+                    }
+                }
+                if !send(&tx, Note::Lost, &waker) {
+                    return stop.sleep(Duration::MAX);
+                }
+                continue;
+            }
+            waker.wake();
+            if foreign {
+                stop.sleep(PAUSE);
+            }
+        }
+    };
+    thread::spawn("kernel-watch", ends, body)?;
+    Ok(Notes { notes, wake_up, port })
+}
+
+/// Sends a note; `false` when there is no receiver. The thread waits for room, and the chip is awake meanwhile.
+fn send(tx: &ring::Sender<Note>, note: Note, waker: &Waker) -> bool {
+    if tx.is_half_full() {
+        waker.wake();
+    }
+    tx.send(note).is_ok()
+}
+
+fn monitor(port: u32) -> io::Result<Socket> {
+    let groups = [RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE];
+    let mut socket = Socket::monitor(&groups, BUFFER)?;
+    if port != 0 {
+        socket.leave_out(port)?;
+    }
+    Ok(socket)
+}
+
+fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
+    let of_route = |route: &Route<'_>| {
+        let here =
+            route.table == settings.table && route.tos == 0 && route.metric.unwrap_or(0) == settings.metric;
+        here.then_some(Note::Route(route.prefix))
+    };
+    match content {
+        Content::NewLink(link) => {
+            Some(Note::Link { index: link.index, name: link.name.to_owned(), flags: link.flags })
+        }
+        Content::DelLink(link) => Some(Note::LinkGone(link.index)),
+        Content::NewRoute(route) | Content::DelRoute(route) => of_route(route),
+        Content::NewNextHop(object) => CHIP_IDS.contain(object.id).then_some(Note::NextHops),
+        Content::DelNextHop(id) => CHIP_IDS.contain(*id).then_some(Note::NextHops),
+        Content::NewNeighbor(neighbor) | Content::DelNeighbor(neighbor) => {
+            let marked = neighbor.protocol == settings.protocol;
+            Some(Note::Neighbor { index: neighbor.ifindex, ip: neighbor.ip, marked })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ribtide_wire::netlink::{Forward, Members, NextHop, NextHops};
+
+    #[test]
+    fn notifications_about_other_tables_metrics_and_objects_are_left_out() {
+        let settings = Settings::default();
+        let prefix: AnyPrefix = "20.0.0.0/24".parse().unwrap();
+        let route = |table, protocol, metric| Route {
+            metric: Some(metric),
+            ..Route::new(prefix, table, protocol, NextHops::None)
+        };
+        let of = |route| note(&settings, &Content::NewRoute(route));
+        let Settings { table, protocol, metric } = settings;
+        assert_eq!(of(route(table, protocol, metric)), Some(Note::Route(prefix)));
+        assert_eq!(of(route(table, 4, metric)), Some(Note::Route(prefix)), "it took the place of the chip's");
+        assert_eq!(of(route(table, 4, metric + 1)), None);
+        assert_eq!(of(route(table + 1, protocol, metric)), None);
+        let object = |id| {
+            let forward = Forward::Group(Members::from(&[][..]));
+            note(&settings, &Content::NewNextHop(NextHop { id, protocol, forward }))
+        };
+        assert_eq!((object(CHIP_IDS.first), object(7)), (Some(Note::NextHops), None));
+    }
+}

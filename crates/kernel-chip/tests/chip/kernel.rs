@@ -1,0 +1,433 @@
+//! What the kernel has, after requests, events of links, changes of other programs, and a restart.
+
+use crate::namespace::{in_namespace, ip, try_ip};
+use crate::suite::{Bench, Lacks};
+use crate::{LACKS, ports};
+use ribtide_kernel_chip::{KernelChip, RouteState, Settings};
+use ribtide_runtime::ring::Rings;
+use ribtide_runtime::thread::Stop;
+use ribtide_swss::sai::{
+    Attr, ErrorMode, GroupType, Item, NeighborEntry, NextHopType, ObjectType, Oid, PacketAction, RifType,
+    RouteEntry, Sai, Status, Verb,
+};
+use ribtide_vswitch::Limits;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const MAC: &str = "02:00:00:00:00:01";
+
+fn open() -> KernelChip {
+    KernelChip::open(ports(), Settings::default(), Limits::default()).unwrap()
+}
+
+/// What is made on a chip, by number.
+struct Made {
+    switch: Oid,
+    vr: Oid,
+    cpu: Oid,
+    ports: Vec<Oid>,
+    rifs: Vec<Oid>,
+    hops: Vec<Oid>,
+    group: Oid,
+}
+
+fn make(chip: &mut KernelChip, object: ObjectType, attrs: impl IntoIterator<Item = Attr>) -> Oid {
+    let mut item = Item::new(Oid::NULL, attrs);
+    assert_eq!(chip.one(Verb::Create, object, &mut item), Status::Success, "{object:?}");
+    item.id.oid().unwrap()
+}
+
+fn neighbor(made: &Made, n: usize) -> NeighborEntry {
+    NeighborEntry { switch: made.switch, rif: made.rifs[n], ip: format!("10.{n}.0.2").parse().unwrap() }
+}
+
+/// Router interfaces, neighbours and next hops on all ports, and a group of the first two, with weights 1 and 3.
+fn describe(chip: &mut KernelChip) -> Made {
+    let Bench { switch, vr, ports, rif, .. } = Bench::new(chip).lacking(Lacks { ..LACKS });
+    let mut cpu = [Attr::SwitchCpuPort(Oid::NULL)];
+    chip.get(ObjectType::Switch, &switch.into(), &mut cpu).unwrap();
+    let [Attr::SwitchCpuPort(cpu)] = cpu else { panic!("{cpu:?}") };
+    let mut made = Made { switch, vr, cpu, rifs: Vec::new(), hops: Vec::new(), group: Oid::NULL, ports };
+    for n in 0..made.ports.len() {
+        let attrs = [Attr::RifVirtualRouter(vr), Attr::RifKind(RifType::Port), Attr::RifPort(made.ports[n])];
+        // The suite made the second.
+        made.rifs.push(if n == 1 { rif } else { make(chip, ObjectType::RouterInterface, attrs) });
+        let mut item = Item::new(neighbor(&made, n), [Attr::NeighborMac(MAC.parse().unwrap())]);
+        assert_eq!(chip.one(Verb::Create, ObjectType::NeighborEntry, &mut item), Status::Success);
+        let attrs = [
+            Attr::NextHopKind(NextHopType::Ip),
+            Attr::NextHopIp(neighbor(&made, n).ip),
+            Attr::NextHopRif(made.rifs[n]),
+        ];
+        made.hops.push(make(chip, ObjectType::NextHop, attrs));
+    }
+    made.group = make(chip, ObjectType::NextHopGroup, [Attr::GroupKind(GroupType::DynamicUnorderedEcmp)]);
+    let mut members: Vec<Item> = [(0, 1), (1, 3)]
+        .map(|(n, weight)| {
+            let attrs = [
+                Attr::MemberGroup(made.group),
+                Attr::MemberNextHop(made.hops[n]),
+                Attr::MemberWeight(weight),
+            ];
+            Item::new(Oid::NULL, attrs)
+        })
+        .into();
+    let mut statuses = Vec::new();
+    chip.bulk(
+        Verb::Create,
+        ObjectType::NextHopGroupMember,
+        &mut members,
+        ErrorMode::IgnoreError,
+        &mut statuses,
+    );
+    assert_eq!(statuses, [Status::Success; 2]);
+    made
+}
+
+fn entry(made: &Made, dest: &str) -> RouteEntry {
+    RouteEntry { switch: made.switch, vr: made.vr, dest: dest.parse().unwrap() }
+}
+
+fn route(chip: &mut KernelChip, verb: Verb, made: &Made, dest: &str, attrs: &[Attr]) -> Status {
+    chip.one(verb, ObjectType::RouteEntry, &mut Item::new(entry(made, dest), attrs.iter().cloned()))
+}
+
+fn create(chip: &mut KernelChip, made: &Made, dest: &str, to: Oid) {
+    assert_eq!(route(chip, Verb::Create, made, dest, &[Attr::RouteNextHop(to)]), Status::Success, "{dest}");
+}
+
+fn json(arguments: &str) -> Vec<Value> {
+    let text = try_ip(&format!("-j -N {arguments}")).unwrap_or_default();
+    if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
+}
+
+/// Next-hop objects of the kernel by number: what `ip` says of each.
+fn objects() -> BTreeMap<u64, Value> {
+    json("nexthop show").into_iter().map(|object| (object["id"].as_u64().unwrap(), object)).collect()
+}
+
+/// The routes of the chip: destination → what packets do, hops as `GATEWAY DEV WEIGHT`.
+fn routes() -> BTreeMap<String, Vec<String>> {
+    let objects = objects();
+    let single = |id: u64, weight: u64| {
+        let object = &objects[&id];
+        if object["blackhole"] == Value::Bool(true) || object.get("blackhole").is_some_and(Value::is_null) {
+            return "blackhole".to_owned();
+        }
+        let text = |key: &str| object[key].as_str().unwrap_or("-").to_owned();
+        format!("{} {} {weight}", text("gateway"), text("dev"))
+    };
+    let mut all = BTreeMap::new();
+    for family in ["-4", "-6"] {
+        // Of the main table alone `ip` leaves out local routes of IPv6.
+        let all_tables = json(&format!("{family} route show table all proto 115"));
+        for route in all_tables
+            .into_iter()
+            .filter(|route| matches!(route["table"].as_str(), None | Some("254" | "main")))
+        {
+            assert_eq!(route["metric"], 10, "{route}");
+            let hops = match (route["type"].as_str(), route["nhid"].as_u64()) {
+                (Some("6" | "blackhole"), None) => vec!["blackhole route".to_owned()],
+                (Some("2" | "local"), None) => vec!["local".to_owned()],
+                (_, Some(id)) => {
+                    let group = objects[&id]["group"].as_array().unwrap_or_else(|| panic!("{route}"));
+                    let hop = |member: &Value| {
+                        single(member["id"].as_u64().unwrap(), member["weight"].as_u64().unwrap_or(1))
+                    };
+                    let mut hops: Vec<String> = group.iter().map(hop).collect();
+                    hops.sort();
+                    hops
+                }
+                other => panic!("{other:?} {route}"),
+            };
+            let dst = route["dst"].as_str().unwrap();
+            all.insert(if dst == "default" { format!("default {family}") } else { dst.to_owned() }, hops);
+        }
+    }
+    all
+}
+
+fn expect<const N: usize>(routes: [(&str, &[&str]); N]) -> BTreeMap<String, Vec<String>> {
+    let hops = |hops: &[&str]| hops.iter().map(|hop| hop.to_string()).collect();
+    routes.iter().map(|(dest, of)| (dest.to_string(), hops(of))).collect()
+}
+
+/// Serves the chip until the kernel is as it should be.
+fn until(chip: &mut KernelChip, what: &str, done: impl Fn(&mut KernelChip) -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        chip.serve();
+        if done(chip) {
+            return;
+        }
+        assert!(Instant::now() < end, "{what}: {:#?} {:?}", routes(), chip.take_events());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The chip's neighbours: `ADDRESS DEV MAC`.
+fn neighbors() -> Vec<String> {
+    let mut all: Vec<String> = json("neigh show nud permanent")
+        .iter()
+        .filter(|entry| entry["protocol"] == "115" || entry["protocol"] == 115)
+        .map(|entry| {
+            let text = |key: &str| entry[key].as_str().unwrap_or("-").to_owned();
+            format!("{} {} {}", text("dst"), text("dev"), text("lladdr"))
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+const ECMP: &[&str] = &["10.0.0.2 Ethernet0 1", "10.1.0.2 Ethernet4 3"];
+
+#[test]
+fn kernel_has_what_was_requested() {
+    in_namespace(|| {
+        let mut chip = open();
+        let made = describe(&mut chip);
+        create(&mut chip, &made, "20.0.0.0/24", made.group);
+        create(&mut chip, &made, "20.0.1.0/24", made.hops[2]);
+        create(&mut chip, &made, "10.3.0.0/24", made.rifs[3]);
+        create(&mut chip, &made, "2001:db8:3::/64", made.rifs[3]);
+        create(&mut chip, &made, "10.9.9.9/32", made.cpu);
+        create(&mut chip, &made, "2001:db8::9/128", made.cpu);
+        let drop = [Attr::RoutePacketAction(PacketAction::Drop)];
+        for dest in ["20.0.2.0/24", "2001:db8:2::/48", "0.0.0.0/0", "::/0"] {
+            assert_eq!(route(&mut chip, Verb::Create, &made, dest, &drop), Status::Success);
+        }
+        let wanted = expect([
+            ("20.0.0.0/24", ECMP),
+            ("20.0.1.0/24", &["10.2.0.2 Ethernet8 1"]),
+            ("10.3.0.0/24", &["- Ethernet12 1"]),
+            ("2001:db8:3::/64", &["- Ethernet12 1"]),
+            ("10.9.9.9", &["local"]),
+            ("2001:db8::9", &["local"]),
+            ("20.0.2.0/24", &["blackhole route"]),
+            ("2001:db8:2::/48", &["blackhole route"]),
+        ]);
+        assert_eq!(routes(), wanted);
+        assert_eq!(neighbors().len(), 4, "{:?}", neighbors());
+        assert!(neighbors().contains(&format!("10.2.0.2 Ethernet8 {MAC}")));
+        // A default route that drops is none in the kernel, until it has a next hop.
+        assert_eq!(chip.route_state("0.0.0.0/0".parse().unwrap()), RouteState::NotNeeded);
+        let forward = [Attr::RoutePacketAction(PacketAction::Forward), Attr::RouteNextHop(made.hops[2])];
+        assert_eq!(route(&mut chip, Verb::Set, &made, "0.0.0.0/0", &forward), Status::Success);
+        assert_eq!(routes()["default -4"], ["10.2.0.2 Ethernet8 1"]);
+        assert_eq!(route(&mut chip, Verb::Set, &made, "0.0.0.0/0", &drop), Status::Success);
+        assert_eq!(routes(), wanted);
+        // The weight of a member, and a member less.
+        let [first, second] = chip.model().group_members(made.group)[..] else { panic!() };
+        let mut weight = Item::new(second, [Attr::MemberWeight(1)]);
+        assert_eq!(chip.one(Verb::Set, ObjectType::NextHopGroupMember, &mut weight), Status::Success);
+        assert_eq!(routes()["20.0.0.0/24"], ["10.0.0.2 Ethernet0 1", "10.1.0.2 Ethernet4 1"]);
+        let mut gone = Item::bare(first);
+        assert_eq!(chip.one(Verb::Remove, ObjectType::NextHopGroupMember, &mut gone), Status::Success);
+        assert_eq!(routes()["20.0.0.0/24"], ["10.1.0.2 Ethernet4 1"]);
+        // The states and MTUs of netdevs.
+        let link = |port: &str| json(&format!("link show {port}")).remove(0);
+        let port = made.ports[3];
+        let mut down = Item::new(port, [Attr::PortAdminState(false)]);
+        assert_eq!(chip.one(Verb::Set, ObjectType::Port, &mut down), Status::Success);
+        assert!(!link("Ethernet12")["flags"].to_string().contains("\"UP\""));
+        let mut mtu = Item::new(made.rifs[2], [Attr::RifMtu(1400)]);
+        assert_eq!(chip.one(Verb::Set, ObjectType::RouterInterface, &mut mtu), Status::Success);
+        assert_eq!(link("Ethernet8")["mtu"], 1400);
+        let mut mtu = Item::new(made.rifs[2], [Attr::RifMtu(1 << 30)]);
+        assert_eq!(chip.one(Verb::Set, ObjectType::RouterInterface, &mut mtu), Status::InvalidParameter);
+        let mut read = [Attr::RifMtu(0)];
+        chip.get(ObjectType::RouterInterface, &made.rifs[2].into(), &mut read).unwrap();
+        assert_eq!((read, link("Ethernet8")["mtu"].as_u64()), ([Attr::RifMtu(1400)], Some(1400)));
+        // Without the switch nothing of the chip is left, and what others have is.
+        ip("route add 30.0.0.0/8 dev Ethernet0 metric 10");
+        let mut switch = Item::bare(made.switch);
+        assert_eq!(chip.one(Verb::Remove, ObjectType::Switch, &mut switch), Status::Success);
+        assert_eq!((routes().len(), objects().len(), neighbors().len()), (0, 0, 0));
+        assert_eq!(json("route show 30.0.0.0/8").len(), 1);
+    });
+}
+
+/// An entry that the kernel refuses, because another program has a route there, at each place of a bulk.
+#[test]
+fn refused_routes_have_a_status_and_are_not_in_the_model() {
+    in_namespace(|| {
+        let mut chip = open();
+        let made = describe(&mut chip);
+        ip("route add 20.0.2.0/24 dev Ethernet12 metric 10");
+        let dests: Vec<String> = (0..5).map(|n| format!("20.0.{n}.0/24")).collect();
+        let ok = Status::Success;
+        for mode in [ErrorMode::IgnoreError, ErrorMode::StopOnError] {
+            let mut items: Vec<Item> = dests
+                .iter()
+                .map(|dest| Item::new(entry(&made, dest), [Attr::RouteNextHop(made.group)]))
+                .collect();
+            let mut statuses = Vec::new();
+            chip.bulk(Verb::Create, ObjectType::RouteEntry, &mut items, mode, &mut statuses);
+            let (last, left) = match mode {
+                ErrorMode::IgnoreError => (ok, vec![0, 1, 3, 4]),
+                ErrorMode::StopOnError => (Status::NotExecuted, vec![0, 1]),
+            };
+            assert_eq!(statuses, [ok, ok, Status::ItemAlreadyExists, last, last]);
+            let there: Vec<String> = left.iter().map(|n| dests[*n].clone()).collect();
+            assert_eq!(routes().into_keys().collect::<Vec<_>>(), there, "{mode:?}");
+            for (n, dest) in dests.iter().enumerate() {
+                let in_model = chip.model().route_action(made.vr, dest.parse().unwrap()).is_some();
+                assert_eq!(in_model, left.contains(&n), "{mode:?} {dest}");
+            }
+            assert!(chip.take_events().iter().any(|event| event.contains("20.0.2.0/24")));
+            for dest in &there {
+                assert_eq!(route(&mut chip, Verb::Remove, &made, dest, &[]), ok);
+            }
+            assert!(routes().is_empty());
+        }
+        // The group counts no route, and a next hop that the kernel refuses is not there: its gateway is an own address.
+        ip("addr add 10.3.0.9/24 dev Ethernet12");
+        let attrs = [
+            Attr::NextHopKind(NextHopType::Ip),
+            Attr::NextHopIp("10.3.0.9".parse().unwrap()),
+            Attr::NextHopRif(made.rifs[3]),
+        ];
+        let mut hop = Item::new(Oid::NULL, attrs);
+        let status = chip.one(Verb::Create, ObjectType::NextHop, &mut hop);
+        assert_eq!((status, hop.id.oid()), (Status::InvalidParameter, Some(Oid::NULL)));
+        for member in chip.model().group_members(made.group).to_vec() {
+            assert_eq!(chip.one(Verb::Remove, ObjectType::NextHopGroupMember, &mut Item::bare(member)), ok);
+        }
+        assert_eq!(chip.one(Verb::Remove, ObjectType::NextHopGroup, &mut Item::bare(made.group)), ok);
+    });
+}
+
+#[test]
+fn lost_link_leaves_the_group_and_routes_drop_until_it_is_back() {
+    in_namespace(|| {
+        let mut chip = open();
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let _wake_up = chip.watch(&rings, &stop).unwrap();
+        let made = describe(&mut chip);
+        chip.settle();
+        create(&mut chip, &made, "20.0.0.0/24", made.group);
+        create(&mut chip, &made, "20.0.1.0/24", made.hops[1]);
+        create(&mut chip, &made, "10.1.0.0/24", made.rifs[1]);
+        // What would forward instead.
+        ip("route add 20.0.0.0/16 dev Ethernet12");
+        let whole = expect([
+            ("20.0.0.0/24", ECMP),
+            ("20.0.1.0/24", &["10.1.0.2 Ethernet4 1"]),
+            ("10.1.0.0/24", &["- Ethernet4 1"]),
+        ]);
+        assert_eq!(routes(), whole);
+        let before = neighbors();
+        for (down, up) in [
+            ("link set peer1 down", "link set peer1 up"),
+            ("link set Ethernet4 down", "link set Ethernet4 up"),
+        ] {
+            ip(down);
+            let without = expect([
+                ("20.0.0.0/24", &["10.0.0.2 Ethernet0 1"]),
+                ("20.0.1.0/24", &["blackhole"]),
+                ("10.1.0.0/24", &["blackhole"]),
+            ]);
+            until(&mut chip, down, |_| routes() == without);
+            // A route that is requested meanwhile.
+            create(&mut chip, &made, "20.0.3.0/24", made.hops[1]);
+            assert_eq!(routes()["20.0.3.0/24"], ["blackhole"]);
+            ip(up);
+            until(&mut chip, up, |_| routes().get("20.0.3.0/24") == routes().get("20.0.1.0/24"));
+            assert_eq!(route(&mut chip, Verb::Remove, &made, "20.0.3.0/24", &[]), Status::Success);
+            until(&mut chip, up, |_| routes() == whole && neighbors() == before);
+        }
+        // The netdev itself goes, and one of its name comes.
+        ip("link del Ethernet4");
+        until(&mut chip, "gone", |_| routes().get("20.0.1.0/24").is_some_and(|hops| hops == &["blackhole"]));
+        ip("link add Ethernet4 type veth peer name peer1");
+        ip("link set peer1 up");
+        ip("link set Ethernet4 up");
+        until(&mut chip, "again", |_| routes() == whole && neighbors() == before);
+    });
+}
+
+#[test]
+fn changes_of_other_programs_are_corrected() {
+    in_namespace(|| {
+        let mut chip = open();
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let _wake_up = chip.watch(&rings, &stop).unwrap();
+        let made = describe(&mut chip);
+        chip.settle();
+        create(&mut chip, &made, "20.0.0.0/24", made.group);
+        create(&mut chip, &made, "2001:db8:3::/64", made.rifs[3]);
+        create(&mut chip, &made, "10.9.9.9/32", made.cpu);
+        let (whole, neighbours) = (routes(), neighbors());
+        let right = |_: &mut KernelChip| routes() == whole && neighbors() == neighbours;
+        assert!(right(&mut chip) && whole.len() == 3);
+        let group = json("route show 20.0.0.0/24")[0]["nhid"].as_u64().unwrap();
+        let hop = *objects().iter().find(|(_, object)| object["gateway"] == "10.0.0.2").unwrap().0;
+        for change in [
+            "route del 20.0.0.0/24 metric 10",
+            "-6 route del 2001:db8:3::/64 metric 10",
+            "route replace 20.0.0.0/24 dev Ethernet12 metric 10",
+            "route add 20.0.7.0/24 dev Ethernet12 metric 10 proto 115",
+            &format!("nexthop del id {group}"),
+            &format!("nexthop del id {hop}"),
+            "nexthop flush",
+            "neigh del 10.2.0.2 dev Ethernet8",
+            "neigh replace 10.2.0.2 dev Ethernet8 lladdr 02:00:00:00:00:99 nud permanent",
+            "neigh flush dev Ethernet8 nud permanent",
+        ] {
+            let repaired = chip.repaired();
+            ip(change);
+            until(&mut chip, change, |chip| right(chip) && chip.repaired() > repaired);
+            assert!(!chip.take_events().is_empty(), "{change}");
+        }
+        // What is not the chip's stays.
+        let others = ["route add 40.0.0.0/24 dev Ethernet12 metric 7", "nexthop add id 9 dev Ethernet12"];
+        others.iter().for_each(|other| drop(ip(other)));
+        let repaired = chip.repaired();
+        ip("route del 20.0.0.0/24 metric 10");
+        until(&mut chip, "again", |chip| right(chip) && chip.repaired() > repaired);
+        assert_eq!((json("route show 40.0.0.0/24").len(), objects().contains_key(&9)), (1, true));
+    });
+}
+
+/// A later chip describes the same but for one route: that one goes when everything was requested, and no other is deleted
+/// in between.
+#[test]
+fn restart_adopts_what_is_requested_again_and_deletes_the_rest() {
+    in_namespace(|| {
+        let mut chip = open();
+        let made = describe(&mut chip);
+        for dest in ["20.0.0.0/24", "20.0.1.0/24", "20.0.2.0/24"] {
+            create(&mut chip, &made, dest, made.group);
+        }
+        let whole = routes();
+        drop(chip);
+        ip("nexthop add id 9 dev Ethernet12");
+        assert_eq!(routes(), whole, "the kernel goes on without syncd");
+        let mut monitor = std::process::Command::new("ip")
+            .args(["monitor", "route"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let mut chip = open();
+        assert_eq!(chip.found_routes(), 3);
+        let made = describe(&mut chip);
+        create(&mut chip, &made, "20.0.0.0/24", made.group);
+        create(&mut chip, &made, "20.0.1.0/24", made.hops[2]);
+        assert_eq!(routes().len(), 3, "not before all is requested");
+        chip.settle();
+        let wanted = expect([("20.0.0.0/24", ECMP), ("20.0.1.0/24", &["10.2.0.2 Ethernet8 1"])]);
+        assert_eq!(routes(), wanted);
+        std::thread::sleep(Duration::from_millis(300));
+        monitor.kill().unwrap();
+        let seen = String::from_utf8(monitor.wait_with_output().unwrap().stdout).unwrap();
+        let deleted: Vec<&str> = seen.lines().filter(|line| line.starts_with("Deleted")).collect();
+        assert!(deleted.len() == 1 && deleted[0].contains("20.0.2.0/24"), "{seen}");
+        // Of the objects those in use are left, and those of others: 4 hops, 4 interfaces, a group with what each needs.
+        assert!(objects().contains_key(&9));
+        let again = open();
+        drop(again);
+        assert_eq!(routes(), wanted, "a chip that describes nothing deletes nothing");
+    });
+}

@@ -1,0 +1,91 @@
+"""`explain`: the statements that change a path, the steps of a next hop's resolution, times, and conclusions."""
+
+from harness import Host, Ribtide, wait_for
+from harness.config import HEAD, LAB
+from harness.speaker import Speaker, attribute, communities, update
+
+FIRST, SECOND = Host.FEEDS
+#: LOCAL_PREF, which an internal neighbour must send (RFC 4271 section 5.1.5).
+PREFERENCE = attribute(0x40, 5, b"\0\0\0\x64")
+
+CONFIG = HEAD + f"""
+[bgp.group.inside]
+type = "internal"
+passive = true
+keep-received = true
+import = ["in"]
+neighbors = ["{FIRST}"]
+[bgp.group.outside]
+type = "external"
+peer-asn = 65011
+passive = true
+import = ["accept"]
+neighbors = ["{SECOND}"]
+[policy.community-set.marked]
+members = ["65001:7"]
+[[policy.definition.in.statement]]
+name = "marked"
+conditions.match-community-set = "marked"
+actions.set-local-pref = 300
+actions.policy-result = "next-statement"
+[[policy.definition.in.statement]]
+name = "rest"
+actions.policy-result = "accept"
+[[static]]
+prefix = "20.9.0.0/16"
+next-hop = ["10.0.0.77"]
+[[static]]
+prefix = "20.8.0.0/16"
+next-hop = ["192.0.2.99"]
+[fib]
+""" + LAB.removeprefix("[fib]")
+
+
+def stages(router, prefix):
+    reply = router.explain(prefix)
+    return {stage["stage"]: stage for stage in reply["stages"]}, reply["conclusion"]
+
+
+def test_explain_names_what_changed_a_path_and_each_step_of_its_next_hop(host):
+    router = Ribtide(host, CONFIG)
+    inside, outside = Speaker(host, FIRST, 65001), Speaker(host, SECOND, 65011)
+    inside.send(update(["20.1.0.0/16"], [], "20.9.1.1", PREFERENCE, communities([(65001, 7)]))
+                + update(["20.2.0.0/16"], [], "20.9.1.1", PREFERENCE) + update(["20.3.0.0/16"], [], "20.7.1.1", PREFERENCE))
+    outside.send(update(["20.1.0.0/16"], [65011], "10.0.0.6"))
+    wait_for("both paths are there", lambda: sum(len(r["paths"]) for r in router.show("route")) == 4, 15)
+    wait_for("it is in the chip", lambda: "all the way through" in router.explain("20.1.0.0/16")["conclusion"], 15)
+    found, conclusion = stages(router, "20.1.0.0/16")
+    said = found["bgp"]["messages"]
+    [by] = [message for message in said if "import policy changed it" in message]
+    assert 'statement "marked"' in by and "set-local-pref 300" in by, said
+    # It follows the path that it is about.
+    assert FIRST in said[said.index(by) - 1] and "best" in said[said.index(by) - 1]
+    assert any(SECOND in message and "lower local preference" in message for message in said), said
+    # Each step, down to the interface.
+    rib = found["rib"]["messages"]
+    assert "next hop 20.9.1.1 resolves through 20.9.0.0/16" in rib, rib
+    steps = [message for message in rib if " is a " in message]
+    assert steps[0].startswith("20.9.0.0/16 is a static route by 10.0.0.77, which resolves through 10.0.0.0/")
+    assert steps[1].split(" is a ")[1].startswith("connected route on "), steps
+    assert conclusion == "the route is all the way through: virtual switch has it"
+    # Times, where they are known; they go on, and `watch` does not take that for a change.
+    for name in ("bgp", "rib"):
+        before = found[name]["seconds"]
+        wait_for(f"time goes on at {name}", lambda: stages(router, "20.1.0.0/16")[0][name]["seconds"] > before, 20)  # noqa: B023
+    # No statement changed the other.
+    assert not [m for m in stages(router, "20.2.0.0/16")[0]["bgp"]["messages"] if "changed it" in m]
+
+
+def test_conclusions_are_right_for_every_kind_of_route(host):
+    router = Ribtide(host, CONFIG)
+    inside = Speaker(host, FIRST, 65001)
+    inside.send(update(["20.3.0.0/16"], [], "20.7.1.1", PREFERENCE) + update(["20.2.0.0/16"], [], "20.9.1.1", PREFERENCE))
+    wait_for("the paths are there", lambda: len(router.show("route")) == 2, 15)
+    wait_for("one is in the chip", lambda: "all the way" in router.explain("20.2.0.0/16")["conclusion"], 15)
+    assert router.explain("20.9.0.0/16")["conclusion"] == "the static route is all the way through: virtual switch has it"
+    assert router.explain("20.8.0.0/16")["conclusion"].startswith("the static route ends at rib: next hop 192.0.2.99 does not resolve")
+    assert router.explain("20.3.0.0/16")["conclusion"].startswith("the route ends at ")
+    assert "unreachable" in " ".join(stages(router, "20.3.0.0/16")[0]["bgp"]["messages"])
+    [connected] = [r["prefix"] for r in router.show("fib", "--protocol", "connected") if r["prefix"].startswith("10.0.0.")]
+    assert router.explain(connected)["conclusion"].startswith("the connected route is all the way through")
+    assert router.explain("20.250.0.0/16")["conclusion"] == "nothing is known of 20.250.0.0/16"
