@@ -49,8 +49,8 @@ def stages(router, prefix):
 def test_explain_names_what_changed_a_path_and_each_step_of_its_next_hop(host):
     router = Ribtide(host, CONFIG)
     inside, outside = Speaker(host, FIRST, 65001), Speaker(host, SECOND, 65011)
-    inside.send(update(["20.1.0.0/16"], [], "20.9.1.1", PREFERENCE, communities([(65001, 7)]))
-                + update(["20.2.0.0/16"], [], "20.9.1.1", PREFERENCE) + update(["20.3.0.0/16"], [], "20.7.1.1", PREFERENCE))
+    inside.send(update(["20.1.0.0/16"], [64900], "20.9.1.1", PREFERENCE, communities([(65001, 7)]))
+                + update(["20.2.0.0/16"], [64900], "20.9.1.1", PREFERENCE) + update(["20.3.0.0/16"], [64900], "20.7.1.1", PREFERENCE))
     outside.send(update(["20.1.0.0/16"], [65011], "10.0.0.6"))
     wait_for("both paths are there", lambda: sum(len(r["paths"]) for r in router.show("route")) == 4, 15)
     wait_for("it is in the chip", lambda: "all the way through" in router.explain("20.1.0.0/16")["conclusion"], 15)
@@ -79,7 +79,7 @@ def test_explain_names_what_changed_a_path_and_each_step_of_its_next_hop(host):
 def test_conclusions_are_right_for_every_kind_of_route(host):
     router = Ribtide(host, CONFIG)
     inside = Speaker(host, FIRST, 65001)
-    inside.send(update(["20.3.0.0/16"], [], "20.7.1.1", PREFERENCE) + update(["20.2.0.0/16"], [], "20.9.1.1", PREFERENCE))
+    inside.send(update(["20.3.0.0/16"], [64900], "20.7.1.1", PREFERENCE) + update(["20.2.0.0/16"], [64900], "20.9.1.1", PREFERENCE))
     wait_for("the paths are there", lambda: len(router.show("route")) == 2, 15)
     wait_for("one is in the chip", lambda: "all the way" in router.explain("20.2.0.0/16")["conclusion"], 15)
     assert router.explain("20.9.0.0/16")["conclusion"] == "the static route is all the way through: virtual switch has it"

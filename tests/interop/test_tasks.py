@@ -60,6 +60,7 @@ MASKS = [
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:41000"),
     # The ages of routes.
     (re.compile(r"(?<= )[ \d]\ds(?= )"), " 3s"),
+    (re.compile(r"\(for \d+s\)"), "(for 3s)"),
 ]
 
 
