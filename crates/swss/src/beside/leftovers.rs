@@ -345,30 +345,43 @@ impl Beside {
             next.hops.insert(oid, fields);
             return Some(oid);
         }
-        let Some((name, ip)) = self.learned.next_hop_name(was) else {
+        let Some(hop) = self.learned.next_hops.get(&was) else {
             return self.interface_in_view(was, next, out);
         };
-        let interface = match self.view.as_ref()?.interface(&name) {
-            Some(interface) => interface,
-            None => self.carry_interface(self.learned.next_hops.get(&was)?.interface, out)?,
-        };
+        let (former, ip) = (hop.interface, hop.ip);
+        let interface = self.interface_in_view(former, next, out)?;
         let hop = match self.view.as_ref()?.next_hop(interface, ip) {
             Some(hop) => hop,
             None => self.carry_next_hop(was, interface, ip, out)?,
         };
-        if self.view.as_ref()?.next_hops.get(&hop)?.carried {
+        if self.view.as_ref()?.next_hops.get(&hop)?.carried
+            && let Some(name) = self.learned.interface_name(former)
+        {
             next.carried.insert(StandsFor::NextHop(name, ip), hop);
         }
         Some(hop)
     }
 
+    /// The router interface of the view for one of the former view. Ports have the same id in each view,
+    /// and no name before the client has made their host interfaces.
     fn interface_in_view(&mut self, was: Oid, next: &mut Leftovers, out: &mut BesideOut) -> Option<Oid> {
-        let name = self.learned.interface_name(was)?;
-        let interface = match self.view.as_ref()?.interface(&name) {
+        let former = self.learned.interfaces.get(&was)?;
+        let view = self.view.as_ref()?;
+        let name = self.learned.interface_name(was);
+        let is_same = |oid: &Oid| {
+            view.interfaces.get(oid).is_some_and(|interface| {
+                interface.outer_vlan == former.outer_vlan && interface.virtual_router == former.virtual_router
+            })
+        };
+        let by_name = name.as_ref().and_then(|name| view.interface(name));
+        let found = by_name.or_else(|| view.interfaces_on(former.lower).find(is_same));
+        let interface = match found {
             Some(interface) => interface,
             None => self.carry_interface(was, out)?,
         };
-        if self.view.as_ref()?.interfaces.get(&interface)?.carried {
+        if self.view.as_ref()?.interfaces.get(&interface)?.carried
+            && let Some(name) = name
+        {
             next.carried.insert(StandsFor::Interface(name), interface);
         }
         Some(interface)

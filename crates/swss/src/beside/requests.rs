@@ -231,10 +231,7 @@ impl Beside {
         let all = item.id.oids_mut().all(there);
         let all = all && item.attrs.iter_mut().all(|attr| attr.oids_mut().iter_mut().all(there));
         match all {
-            true => {
-                self.leftovers.claim(&item.id);
-                Decision::Pass(item)
-            }
+            true => Decision::Pass(item),
             false => Decision::Here(NOT_THERE),
         }
     }
@@ -352,6 +349,11 @@ impl Beside {
             );
         if !status.is_success() && !gone {
             return;
+        }
+        // An entry whose request failed stays a leftover, so that the next view has it.
+        let mut id = item.id;
+        if id.oids_mut().all(|oid| self.own.translate(*oid).map(|real| *oid = real).is_some()) {
+            self.leftovers.claim(&id);
         }
         let own = &mut self.own;
         match (object, item.id) {

@@ -83,6 +83,7 @@ impl Beside {
                 Lesson::OwnAddress(router, prefix, there) => self.announce_own(router, prefix, there, out),
                 Lesson::Link(port, up) => self.link_state(port, up, out),
                 Lesson::Named(lower) => {
+                    self.note_carried_names();
                     let interfaces: Vec<Oid> = self.learned.interfaces_on(lower).collect();
                     for interface in interfaces {
                         self.announce_interface(interface, out);

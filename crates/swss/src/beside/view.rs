@@ -526,7 +526,10 @@ impl Beside {
             .map(|(oid, hop)| (*oid, hop.interface))
             .collect();
         for (hop, interface) in hops {
-            let Some((name, ip)) = self.learned.next_hop_name(hop) else { continue };
+            let Some((name, ip)) = self.learned.next_hop_name(hop) else {
+                kept.insert(interface);
+                continue;
+            };
             match is_used(&self.own, &StandsFor::NextHop(name.clone(), ip)) || self.leftovers_use(hop) {
                 true => drop(kept.insert(interface)),
                 false => self.retract_next_hop(&name, ip, out),

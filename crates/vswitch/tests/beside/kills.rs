@@ -126,7 +126,13 @@ fn chip_forwards_as_after_an_undisturbed_run_whichever_process_was_killed() {
             // SONiC's orchagent ends without a reply, and describes the switch again.
             replay(&mut rig, &second);
             let removed = rig.syncd.take_removed();
-            assert_eq!(removed.iter().filter(ours).count(), 0, "{kill:?} at {at}");
+            assert_eq!(
+                removed.iter().filter(ours).count(),
+                0,
+                "{kill:?} at {at} ({} {})",
+                second[at].1,
+                second[at].0
+            );
             let found = settled(&mut rig);
             count += 1;
             if found != expected {
