@@ -56,7 +56,7 @@ def test_explain_names_what_changed_a_path_and_each_step_of_its_next_hop(host):
     wait_for("it is in the chip", lambda: "all the way through" in router.explain("20.1.0.0/16")["conclusion"], 15)
     found, conclusion = stages(router, "20.1.0.0/16")
     said = found["bgp"]["messages"]
-    [by] = [message for message in said if "import policy changed it" in message]
+    [by] = [message for message in said if "import policy changed the path" in message]
     assert 'statement "marked"' in by and "set-local-pref 300" in by, said
     # It follows the path that it is about.
     assert FIRST in said[said.index(by) - 1] and "best" in said[said.index(by) - 1]

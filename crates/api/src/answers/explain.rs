@@ -151,6 +151,12 @@ fn bgp_stage(
         vec![format!("{} path{}", route.paths.len(), if route.paths.len() == 1 { "" } else { "s" })];
     for p in &route.paths {
         let path = if p.as_path.is_empty() { "empty AS path" } else { p.as_path.as_str() };
+        // The conclusion is the last message: why the path is not used.
+        let of_path = changed.iter().filter(|(neighbor, id, _)| *neighbor == p.neighbor && *id == p.path_id);
+        let by = of_path.flat_map(|(_, _, statements)| statements);
+        messages.extend(
+            by.map(|statement| format!("import policy changed the path from {}: {statement}", p.neighbor)),
+        );
         let standing = match (p.best, &p.lost) {
             (true, _) => "best".into(),
             (false, Some(lost)) => format!("not used: {lost}"),
@@ -165,9 +171,6 @@ fn bgp_stage(
             }
         });
         messages.extend(p.validation.as_ref().map(|state| format!("its origin is {state} (RPKI)")));
-        let of_path = changed.iter().filter(|(neighbor, id, _)| *neighbor == p.neighbor && *id == p.path_id);
-        let by = of_path.flat_map(|(_, _, statements)| statements);
-        messages.extend(by.map(|statement| format!("import policy changed it: {statement}")));
     }
     messages.extend(rejected);
     if !route.suppressed_by.is_empty() {
