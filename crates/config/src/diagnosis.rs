@@ -49,7 +49,14 @@ impl Problem {
         Problem { key: key.to_vec(), message: message.into(), span: None }
     }
 
-    pub(super) fn syntax(error: &toml::de::Error) -> Problem {
+    pub(super) fn syntax(error: &toml::de::Error, text: &str) -> Problem {
+        // The message of a wrong type quotes the value.
+        if let Some(key) = error.span().and_then(|span| key_before(text, span.start))
+            && SECRET_KEYS.contains(&key)
+        {
+            let message = format!("this cannot stand here; {key} is a text in quotation marks");
+            return Problem { key: Vec::new(), message, span: error.span() };
+        }
         let mut message = plain(&error.message().trim().replace('\n', "; "));
         if let Some(meant) = suggestion(&message) {
             message.push_str(&format!("; did you mean `{meant}`?"));
@@ -83,6 +90,13 @@ impl Problem {
         self.span = Some(span);
         self
     }
+}
+
+/// The key whose value begins at this place.
+fn key_before(text: &str, at: usize) -> Option<&str> {
+    let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    before.trim_end_matches(['"', '\'']).rsplit(|c: char| !is_part(c)).next()
 }
 
 /// A message of serde or of a type's parser in the words of the file's author, with a cure.
@@ -341,6 +355,17 @@ mod tests {
         assert_eq!(inside(keys), [false, true, false]);
         assert_eq!(inside("x = \"\"\"\nfoo\n\"\"\"\n"), [false, false, false]);
         assert!(brackets("a]", 1) == Ok("") && brackets("[[", 0) == Err(2));
+    }
+
+    #[test]
+    fn a_secret_of_a_wrong_type_is_not_quoted() {
+        for line in ["password = 12345678", "password=12345678", "\"password\" = 12345678"] {
+            let text = format!("[bgp.group.up]\npeer-asn = 1\n{line}\n");
+            let error = toml::from_str::<crate::file::File>(&text).unwrap_err();
+            let problem = Problem::syntax(&error, &text);
+            assert!(!problem.message.contains("1234"), "{}", problem.message);
+            assert!(problem.message.contains("password is a text in quotation marks"), "{}", problem.message);
+        }
     }
 
     #[test]

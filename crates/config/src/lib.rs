@@ -127,7 +127,7 @@ pub fn schema() -> serde_json::Value {
 }
 
 fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
-    let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e)])?;
+    let file: file::File = toml::from_str(text).map_err(|e| vec![Problem::syntax(&e, text)])?;
     let checked = check::check(&file, folder);
     let mut config =
         checked.map_err(|problems| -> Vec<_> { problems.into_iter().map(|p| p.locate(text)).collect() })?;

@@ -51,7 +51,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// The main table, before the routes of BGP daemons (20) and behind connected ones (0 and 256).
+    /// The main table, before the routes of BGP daemons (20). Connected IPv4 routes have metric 0, those of IPv6 256.
     fn default() -> Settings {
         Settings { table: 254, protocol: 115, metric: 10 }
     }

@@ -142,7 +142,9 @@ impl KernelChip {
             match self.wanted(prefix) {
                 Ok(action) if had == Ok(action) => {}
                 Ok(action) => {
-                    buffers.changes.push(RouteChange { prefix, action, flags: PUT });
+                    // Where the kernel had none of ours, another program's stays.
+                    let flags = if had == Ok(None) { NLM_F_CREATE | NLM_F_EXCL } else { PUT };
+                    buffers.changes.push(RouteChange { prefix, action, flags });
                     buffers.places.push(n);
                 }
                 Err(status) => buffers.refused.push((n, status)),
@@ -162,8 +164,9 @@ impl KernelChip {
 
     fn remove_routes(&mut self, items: &mut [Item], statuses: &mut Vec<Status>, buffers: &mut Buffers) {
         for (n, item) in items.iter().enumerate() {
-            let Some((_, prefix)) = dest(item) else { continue };
-            if !matches!(self.wanted(prefix), Ok(None)) {
+            let Some((vr, prefix)) = dest(item) else { continue };
+            // The kernel has the routes of the default virtual router alone.
+            if self.model.default_router() == Some(vr) && !matches!(self.wanted(prefix), Ok(None)) {
                 buffers.changes.push(RouteChange { prefix, action: None, flags: 0 });
                 buffers.places.push(n);
             }

@@ -7,7 +7,9 @@ use std::io;
 /// The status of a request that the kernel refused.
 pub(crate) fn of_errno(errno: i32) -> Status {
     match errno {
-        libc::EEXIST => Status::ItemAlreadyExists,
+        // Another program has it. To clients of SAI an item that exists already is one that the chip has
+        // as they want it, so the status is no other than a failure.
+        libc::EEXIST => Status::Failure,
         libc::ENOENT | libc::ESRCH | libc::ENODEV => Status::ItemNotFound,
         libc::ENOSPC => Status::TableFull,
         libc::ENOMEM | libc::ENOBUFS => Status::NoMemory,
@@ -40,7 +42,7 @@ mod tests {
     #[test]
     fn errors_of_the_kernel_have_sais_statuses() {
         for (errno, status) in [
-            (libc::EEXIST, Status::ItemAlreadyExists),
+            (libc::EEXIST, Status::Failure),
             (libc::ESRCH, Status::ItemNotFound),
             (libc::ENOSPC, Status::TableFull),
             (libc::ENOMEM, Status::NoMemory),

@@ -3,6 +3,7 @@
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,6 +50,9 @@ impl Remote {
             return Err(wrong());
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        if !is_tls && token_file.is_some() && !is_this_host(&host) {
+            return Err(format!("\"{url}\" would carry the token without TLS; write https://HOST:PORT"));
+        }
         let tls = match is_tls {
             false => None,
             true => {
@@ -96,6 +100,11 @@ fn client_config(ca: &Path) -> Result<ClientConfig, String> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
+/// Whether packets to this host leave the machine at no time.
+fn is_this_host(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +118,16 @@ mod tests {
             ["127.0.0.1:8080", "ftp://h:1", "http://h", "http://h:x", "http://h:1/v1", "https://h:99999"]
         {
             assert!(of(wrong).unwrap_err().contains("write https://HOST:PORT"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_token_goes_to_another_host_by_tls_alone() {
+        let with_token = |url: &str| Remote::new(url, None, Some(Path::new("/nonexistent/token"))).map(drop);
+        let refused = with_token("http://192.0.2.1:8080").unwrap_err();
+        assert!(refused.contains("without TLS"), "{refused}");
+        for own in ["http://127.0.0.1:8080", "http://[::1]:8080", "http://localhost:8080"] {
+            assert!(with_token(own).unwrap_err().contains("/nonexistent/token"), "{own}");
         }
     }
 }

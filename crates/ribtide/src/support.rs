@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Responses that are left out: the description of the API, which every version prints itself, a whole table of routes, a
 /// comparison that would load the router, and the log, which quotes peers and callers.
-const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check", "/v1/log"];
+const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check", "/v1/log", "/v1/events"];
 /// Longest wait for one answer of the router.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Facts of the kernel and of the machine.

@@ -268,7 +268,7 @@ fn refused_routes_have_a_status_and_are_not_in_the_model() {
                 ErrorMode::IgnoreError => (ok, vec![0, 1, 3, 4]),
                 ErrorMode::StopOnError => (Status::NotExecuted, vec![0, 1]),
             };
-            assert_eq!(statuses, [ok, ok, Status::ItemAlreadyExists, last, last]);
+            assert_eq!(statuses, [ok, ok, Status::Failure, last, last]);
             let there: Vec<String> = left.iter().map(|n| dests[*n].clone()).collect();
             assert_eq!(routes().into_keys().collect::<Vec<_>>(), there, "{mode:?}");
             for (n, dest) in dests.iter().enumerate() {
