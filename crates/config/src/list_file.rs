@@ -46,15 +46,46 @@ pub(super) fn asns(path: &Path) -> Result<Vec<Numbers>, String> {
 }
 
 fn read(path: &Path, max: u64) -> Result<String, String> {
-    let show = path.display();
-    let file = File::open(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
-    let mut text = String::new();
-    let read = file.take(max + 1).read_to_string(&mut text);
-    read.map_err(|e| format!("{show} cannot be read: {e}"))?;
-    match text.len() as u64 > max {
-        true => Err(format!("{show} has more than {max} bytes; divide it among several sets")),
-        false => Ok(text),
+    read_regular(path, max).map_err(|error| match error {
+        Unread::TooLong => format!(
+            "{} has more than {max} bytes; divide it among several sets",
+            path.display()
+        ),
+        Unread::Failed(why) => format!("{} cannot be read: {why}", path.display()),
+    })
+}
+
+/// Why a file is not read.
+pub(super) enum Unread {
+    TooLong,
+    Failed(String),
+}
+
+/// Reads a text of at most `max` bytes. Only of a regular file: the name of another one may come from a
+/// client of the API, and a pipe would never end.
+pub(super) fn read_regular(path: &Path, max: u64) -> Result<String, Unread> {
+    let failed = |e: std::io::Error| Unread::Failed(e.to_string());
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Unread::Failed("it is no regular file".into()));
     }
+    let mut text = String::new();
+    File::open(path).map_err(failed)?.take(max + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > max { Err(Unread::TooLong) } else { Ok(text) }
+}
+
+/// A message without what it quotes of this text: what a file has is not for everyone who may name it.
+fn without_quotes(message: &str, of: &str) -> String {
+    let mut parts = message.split('"');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    while let (Some(quoted), Some(rest)) = (parts.next(), parts.next()) {
+        if !quoted.is_empty() && of.contains(quoted) {
+            out.push_str("this");
+        } else {
+            out.push_str(&format!("\"{quoted}\""));
+        }
+        out.push_str(rest);
+    }
+    out
 }
 
 fn is_json(text: &str) -> bool {
@@ -81,7 +112,7 @@ fn lines<T>(
                 // Both are parts of the line.
                 let before = entry.as_ptr().addr() - line.as_ptr().addr() + at;
                 let column = line.get(..before).unwrap_or(line).chars().count() + 1;
-                wrong.push((i + 1, column, message));
+                wrong.push((i + 1, column, without_quotes(&message, entry)));
             }
         });
     }
@@ -124,7 +155,11 @@ fn as_numbers(text: &str) -> Result<Numbers, String> {
 fn json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String> {
     let lists: BTreeMap<String, Vec<T>> = serde_json::from_str(text).map_err(|e| {
         let whole = e.to_string();
-        let message = whole.split(" at line ").next().unwrap_or(&whole);
+        let message = match e.is_data() {
+            // Its text quotes the value.
+            true => "this value does not belong here",
+            false => whole.split(" at line ").next().unwrap_or(&whole),
+        };
         located(path, e.line(), e.column(), message)
     })?;
     Ok(lists.into_values().flatten().collect())

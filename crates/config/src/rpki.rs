@@ -3,6 +3,7 @@
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
+use super::list_file::{Unread, read_regular};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rpki::{Exceptions, Overrides, PrefixFilter};
 use ribtide_wire::rtr::{EXPIRE, PORT, Payload, REFRESH, RETRY};
@@ -166,15 +167,25 @@ struct SlurmAssertion {
     _comment: Option<String>,
 }
 
+/// The largest SLURM file, in bytes.
+const SLURM_MAX: u64 = 64 * 1024 * 1024;
+
 /// Reads the local exceptions of a SLURM file.
 fn read_slurm(path: &Path) -> Result<Exceptions, String> {
     let show = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{show} cannot be read: {e}"))?;
+    let text = read_regular(path, SLURM_MAX).map_err(|error| match error {
+        Unread::TooLong => format!("{show} has more than {SLURM_MAX} bytes"),
+        Unread::Failed(why) => format!("{show} cannot be read: {why}"),
+    })?;
     parse_slurm(&text).map_err(|message| format!("{show} is no SLURM file (RFC 8416): {message}"))
 }
 
 fn parse_slurm(text: &str) -> Result<Exceptions, String> {
-    let file: Slurm = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let file: Slurm = serde_json::from_str(text).map_err(|e| match e.is_data() {
+        // Its text quotes the value.
+        true => format!("a value at line {} column {} does not belong there", e.line(), e.column()),
+        false => e.to_string(),
+    })?;
     if file.slurm_version != 1 {
         return Err(format!("slurmVersion is {}, and only 1 is supported", file.slurm_version));
     }

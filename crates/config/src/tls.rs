@@ -2,6 +2,7 @@
 
 use super::check::Checker;
 use super::diagnosis::key;
+use super::list_file::{Unread, read_regular};
 use super::{file, private_file};
 use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, ring};
@@ -97,11 +98,10 @@ struct Wrong {
 
 fn read_pem(path: &Path) -> Result<String, String> {
     let at = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {at}: {e}"))?;
-    match text.len() {
-        0..=FILE_MAX => Ok(text),
-        length => Err(format!("{at} has {length} bytes; a file of certificates has {FILE_MAX} at most")),
-    }
+    read_regular(path, FILE_MAX as u64).map_err(|error| match error {
+        Unread::TooLong => format!("{at} has more than {FILE_MAX} bytes, which a file of certificates has at most"),
+        Unread::Failed(why) => format!("cannot read {at}: {why}"),
+    })
 }
 
 fn certificates(path: &Path, text: &str) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -32,6 +32,11 @@ use std::time::{Duration, Instant};
 
 /// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
+/// Reactions without a pause. A route that was found at the start, and that another program deletes,
+/// counts as installed until the writer hears of it.
+const REPAIRS_AT_ONCE: u32 = 20;
+/// Without changes for this time, reactions count from zero again.
+const REPAIRS_QUIET: Duration = Duration::from_secs(1);
 /// The minimum interval of complete comparisons after lost notifications.
 const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -78,6 +83,8 @@ pub(super) struct Watcher {
     /// The other VRFs, and the last seen change of the list.
     listed: Listed,
     seen: u32,
+    /// Reactions since the last quiet time, and when the last one was.
+    repairs_of_late: (u32, Option<Instant>),
     /// The tokens of notes that the writer has not handled, beside this one.
     unhandled: Arc<()>,
     /// When imported routes are read again, and whether that is soon repeated.
@@ -148,6 +155,7 @@ impl Watcher {
             writer,
             left_out: 0,
             imported,
+            repairs_of_late: (0, None),
             unhandled: Arc::new(()),
             verify_at: None,
             verify_again: false,
@@ -231,7 +239,7 @@ impl Watcher {
         if !heard.touched.is_empty() {
             let _unhandled = self.unhandled.clone();
             self.notes.send(Note::Routes { touched: heard.touched, _unhandled })?;
-            self.system.sleep(REPAIR_PAUSE);
+            self.pause();
         }
         if heard.import_again {
             self.learn()?;
@@ -245,6 +253,18 @@ impl Watcher {
         }
         self.verify();
         self.notify()
+    }
+
+    /// Pauses after a reaction, unless there were few of late.
+    fn pause(&mut self) {
+        let now = self.system.now();
+        let (count, last) = self.repairs_of_late;
+        let is_quiet = last.is_none_or(|last| now.saturating_duration_since(last) >= REPAIRS_QUIET);
+        let count = if is_quiet { 1 } else { count + 1 };
+        self.repairs_of_late = (count, Some(now));
+        if count > REPAIRS_AT_ONCE {
+            self.system.sleep(REPAIR_PAUSE);
+        }
     }
 
     /// Plans when imported routes are read again. `changed`: one has changed. While routes come into
