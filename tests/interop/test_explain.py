@@ -58,8 +58,8 @@ def test_explain_names_what_changed_a_path_and_each_step_of_its_next_hop(host):
     said = found["bgp"]["messages"]
     [by] = [message for message in said if "import policy changed the path" in message]
     assert 'statement "marked"' in by and "set-local-pref 300" in by, said
-    # It follows the path that it is about.
-    assert FIRST in said[said.index(by) - 1] and "best" in said[said.index(by) - 1]
+    # The path that it is about follows.
+    assert FIRST in said[said.index(by) + 1] and "best" in said[said.index(by) + 1]
     assert any(SECOND in message and "lower local preference" in message for message in said), said
     # Each step, down to the interface.
     rib = found["rib"]["messages"]

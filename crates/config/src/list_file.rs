@@ -47,10 +47,9 @@ pub(super) fn asns(path: &Path) -> Result<Vec<Numbers>, String> {
 
 fn read(path: &Path, max: u64) -> Result<String, String> {
     read_regular(path, max).map_err(|error| match error {
-        Unread::TooLong => format!(
-            "{} has more than {max} bytes; divide it among several sets",
-            path.display()
-        ),
+        Unread::TooLong => {
+            format!("{} has more than {max} bytes; divide it among several sets", path.display())
+        }
         Unread::Failed(why) => format!("{} cannot be read: {why}", path.display()),
     })
 }

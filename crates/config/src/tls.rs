@@ -99,7 +99,9 @@ struct Wrong {
 fn read_pem(path: &Path) -> Result<String, String> {
     let at = path.display();
     read_regular(path, FILE_MAX as u64).map_err(|error| match error {
-        Unread::TooLong => format!("{at} has more than {FILE_MAX} bytes, which a file of certificates has at most"),
+        Unread::TooLong => {
+            format!("{at} has more than {FILE_MAX} bytes, which a file of certificates has at most")
+        }
         Unread::Failed(why) => format!("cannot read {at}: {why}"),
     })
 }

@@ -10,6 +10,7 @@ use ribtide_daemon::router::check_kernel;
 use ribtide_model::{
     Basis, ChangedNeighbor, CheckReload, NeighborRoutes, ReloadCheck, ReloadRoutes, SettingEffect,
 };
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,8 +42,8 @@ const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// All of it, for `--json`.
-#[derive(Serialize)]
-struct Difference {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Difference {
     #[serde(flatten)]
     check: ReloadCheck,
     routes: Vec<NeighborRoutes>,

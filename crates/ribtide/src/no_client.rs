@@ -4,18 +4,12 @@ use crate::show::Output;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
 /// A client that asks nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Client;
 
 impl Client {
-    /// No client of the router at `_socket`.
-    pub(crate) fn new(_socket: impl Into<PathBuf>) -> Client {
-        Client
-    }
-
     /// No client of any router.
     pub(crate) fn of(_output: &Output) -> Result<Client, String> {
         Ok(Client)

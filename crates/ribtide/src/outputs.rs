@@ -1,6 +1,7 @@
 //! The JSON Schema of what each command prints with `--json`, from the types that are printed. `ribtide schema --outputs`
 //! prints it, and contrib/outputs.schema.json is the same.
 
+use crate::check::Difference;
 use ribtide_config::PolicyTest;
 use ribtide_dataplane::kernel::flush::Flushed;
 use ribtide_model as model;
@@ -79,6 +80,7 @@ const OUTPUTS: &[Output] = &[
     lines::<model::LogEvent>("show log"),
     document::<Vec<model::Performance>>("show performance"),
     lines::<model::PerformanceRecord>("show performance STAGE"),
+    document::<Difference>("check --diff"),
     document::<model::Explain>("explain"),
     lines::<model::LogEvent>("monitor"),
     lines::<model::Explain>("watch"),

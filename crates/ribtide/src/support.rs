@@ -184,7 +184,7 @@ mod tests {
         let mut all = Vec::new();
         names(&ribtide_config::schema(), &mut all);
         // Lists of keys, and names of files, whose contents are not in the bundle.
-        let known = ["keys", "key-id", "secret-file", "token-file"];
+        let known = ["keys", "key-id", "secret-file", "token-file", "tls-key"];
         let suspicious = |name: &&String| {
             ["password", "secret", "key", "token", "credential", "passphrase"]
                 .iter()

@@ -237,7 +237,7 @@ fn summary_and_neighbours(router: &Router) {
     );
     assert!(lines[2].starts_with("4 neighbours: 3 established, 1 down; 0 flaps; "), "{text}");
     let client = lines.iter().find(|l| l.starts_with("127.0.0.12 ")).unwrap();
-    assert!(client.contains("Established") && client.ends_with(" clients"), "{text}");
+    assert!(client.contains("Established") && client.ends_with(" clients   -"), "{text}");
 
     let sender = router.json(&["bgp", "neighbor", "127.0.1.5"]);
     let session = &sender["session"];

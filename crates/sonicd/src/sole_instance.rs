@@ -42,14 +42,15 @@ fn other(connection: &mut Connection) -> Result<Option<String>, TableError> {
     Ok(clients.lines().find_map(|client| earlier(client, own, &name, number)).map(str::to_owned))
 }
 
-/// The address of a client by its line of `CLIENT LIST`, if it came before `own` and has this name
-/// and database.
+/// The address of a client by its line of `CLIENT LIST`, if it came before `own` and is another
+/// process of this name on this database.
 fn earlier<'a>(client: &'a str, own: i64, name: &str, database: u32) -> Option<&'a str> {
     let field = |wanted: &str| {
         client.split(' ').find_map(|field| field.split_once('=').filter(|(key, _)| *key == wanted))
     };
     let value = |wanted| field(wanted).map(|(_, value)| value);
-    let is = value("name")? == name
+    let (daemon, process) = name.rsplit_once('-')?;
+    let is = value("name")?.rsplit_once('-').is_some_and(|(of, other)| of == daemon && other != process)
         && value("db")?.parse() == Ok(database)
         && value("id")?.parse::<i64>().is_ok_and(|id| id < own);
     is.then(|| value("addr")).flatten()
@@ -64,12 +65,12 @@ mod tests {
         let line = |id, name, db| {
             format!("id={id} addr=127.0.0.1:5 laddr=127.0.0.1:6379 fd=8 name={name} age=1 db={db} sub=0")
         };
-        let found = |line: &str| earlier(line, 7, "ribtide-syncd", 1).map(str::to_owned);
-        assert_eq!(found(&line(5, "ribtide-syncd", 1)).as_deref(), Some("127.0.0.1:5"));
-        assert_eq!(found(&line(7, "ribtide-syncd", 1)), None, "the own connection");
-        assert_eq!(found(&line(9, "ribtide-syncd", 1)), None, "a later one, which refuses to start");
-        assert_eq!(found(&line(5, "ribtide-syncd", 2)), None, "another switch's database");
-        assert_eq!(found(&line(5, "ribtide-orchagent", 1)), None);
+        let found = |line: &str| earlier(line, 7, "ribtide-syncd-a1", 1).map(str::to_owned);
+        assert_eq!(found(&line(5, "ribtide-syncd-b2", 1)).as_deref(), Some("127.0.0.1:5"));
+        assert_eq!(found(&line(5, "ribtide-syncd-a1", 1)), None, "the same process");
+        assert_eq!(found(&line(9, "ribtide-syncd-b2", 1)), None, "a later one, which refuses to start");
+        assert_eq!(found(&line(5, "ribtide-syncd-b2", 2)), None, "another switch's database");
+        assert_eq!(found(&line(5, "ribtide-orchagent-b2", 1)), None);
         assert_eq!(found("id=5"), None);
     }
 }

@@ -7,8 +7,9 @@ use crate::TableError;
 use ribtide_swss::Db;
 use serde_json::Value;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The path at which SONiC's database container writes the configuration.
 pub const DEFAULT_CONFIG: &str = "/var/run/redis/sonic-db/database_config.json";
@@ -173,9 +174,10 @@ impl Databases {
         }
     }
 
-    /// The same, with connections that have this name at the server.
+    /// The same, with connections that have this name at the server, and the mark of this process.
     pub fn for_client(mut self, name: &str) -> Databases {
-        let client: Arc<str> = format!("ribtide-{name}").into();
+        static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+        let client: Arc<str> = format!("ribtide-{name}-{:x}", *PROCESS).into();
         self.0.iter_mut().for_each(|database| database.client = Some(client.clone()));
         self
     }

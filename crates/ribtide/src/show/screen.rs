@@ -62,7 +62,9 @@ impl Detail {
             Detail::Performance => Ok(performance::all(&client.get::<Vec<Performance>>("/v1/performance")?)),
             Detail::Explain(prefix) => {
                 let query = query(&[("prefix", Some(prefix.clone()))]);
-                Ok(fib::explain_text(&client.get::<Explain>(&format!("/v1/explain?{query}"))?))
+                let explained: Explain = client.get(&format!("/v1/explain?{query}"))?;
+                // A small screen ends before the last line.
+                Ok(format!("=> {}\n{}", explained.conclusion, fib::explain_text(&explained)))
             }
         }
     }
