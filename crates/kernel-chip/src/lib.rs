@@ -541,6 +541,7 @@ impl KernelChip {
         changed.sort_unstable();
         changed.dedup();
         changed.iter().for_each(|group| self.refresh(*group));
+        self.next_hops.unacceptable.clear();
         let written = self.write_next_hops();
         if let Err(e) = &written {
             self.lose(e);
@@ -548,8 +549,7 @@ impl KernelChip {
         if verb == Verb::Remove {
             return;
         }
-        let failed =
-            |group: &Oid| written.is_err() || self.next_hops.id(*group, false) == Some(Err(Status::Failure));
+        let failed = |group: &Oid| written.is_err() || self.next_hops.unacceptable.contains(group);
         let failed: Vec<Oid> = changed.iter().copied().filter(failed).collect();
         if failed.is_empty() {
             return;

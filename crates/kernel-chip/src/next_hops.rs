@@ -30,6 +30,8 @@ pub(crate) struct NextHops {
     by_number: Map<u32, Oid>,
     /// Those that drop packets because the kernel refused their next hops, to be tried again.
     refused: Set<Oid>,
+    /// Those that it refused in the last write, and not because of a link.
+    pub(crate) unacceptable: Set<Oid>,
     last: u32,
 }
 
@@ -43,6 +45,7 @@ impl NextHops {
             keys: Map::default(),
             by_number: Map::default(),
             refused: Set::default(),
+            unacceptable: Set::default(),
             last: 0,
         }
     }
@@ -195,6 +198,10 @@ impl KernelChip {
         let refused = self.next_hops.objects.take_refused();
         for number in &refused {
             if let Some(refusal) = self.next_hops.objects.refusal(*number) {
+                // Where a netdev has just lost its link, the notification is on its way.
+                if !matches!(refusal.errno, libc::ENETDOWN | libc::ENODEV) {
+                    self.next_hops.unacceptable.extend(self.next_hops.by_number.get(number));
+                }
                 let text = refusal.text;
                 self.events
                     .push(format!("the kernel refuses a next-hop group, which drops packets now: {text}"));
