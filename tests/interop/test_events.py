@@ -97,6 +97,7 @@ def test_sessions_and_changes_come_and_a_client_resumes(host, router):
     stream = api.events(last=last)
     begun(stream)
     lost = [next(stream) for _ in range(2)]
+    assert None not in [data for *_, data in lost], lost
     assert {(kind, data["of"], data.get("events")) for kind, _, data in lost} == {("lost", "log", None), ("lost", "route", None)}
     with pytest.raises(ApiError) as refused:
         next(api.events(last="banana"))

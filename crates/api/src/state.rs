@@ -136,7 +136,7 @@ pub(crate) struct ApiState {
     pub(crate) reload_checks: Reads<RouteTrial>,
     /// Changes of routes for clients that follow them.
     pub(crate) route_events: RouteEvents,
-    /// When the process started, in seconds since 1970, as far as events are concerned.
+    /// When the process started, in nanoseconds since 1970: two starts in one second differ.
     pub(crate) start: u64,
     /// Paged reads of advertised routes.
     pub(crate) advertised_reads: Reads<RouteRead>,
@@ -157,7 +157,7 @@ impl ApiState {
             advertised_reads: Reads::new("advertised"),
             reload_checks: Reads::new("check"),
             route_events: RouteEvents::default(),
-            start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             mrt_reads: Reads::new("mrt"),
         }
     }

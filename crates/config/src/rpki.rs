@@ -3,7 +3,7 @@
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
-use super::list_file::{Unread, read_regular};
+use super::list_file::{Unread, read_regular, without_quotes};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rpki::{Exceptions, Overrides, PrefixFilter};
 use ribtide_wire::rtr::{EXPIRE, PORT, Payload, REFRESH, RETRY};
@@ -181,11 +181,7 @@ fn read_slurm(path: &Path) -> Result<Exceptions, String> {
 }
 
 fn parse_slurm(text: &str) -> Result<Exceptions, String> {
-    let file: Slurm = serde_json::from_str(text).map_err(|e| match e.is_data() {
-        // Its text quotes the value.
-        true => format!("a value at line {} column {} does not belong there", e.line(), e.column()),
-        false => e.to_string(),
-    })?;
+    let file: Slurm = serde_json::from_str(text).map_err(|e| without_quotes(&e.to_string()))?;
     if file.slurm_version != 1 {
         return Err(format!("slurmVersion is {}, and only 1 is supported", file.slurm_version));
     }

@@ -280,8 +280,8 @@ fn prefixes_come_from_files_beside_the_configuration() {
     let message = load(&path).unwrap_err().to_string();
     for part in [
         ":10:8: ",
-        "s.txt:2:1: \"10.0.0.1/8\" has bits set",
-        "s.txt:3:1: \"x\" is not a prefix",
+        "s.txt:2:1: this has bits set",
+        "s.txt:3:1: this is not a prefix",
         "and 1 more wrong entries",
     ] {
         assert!(message.contains(part), "{part}: {message}");
@@ -306,8 +306,5 @@ fn ases_of_an_as_set_come_from_a_file_too() {
     }
     std::fs::write(&list, "65001\n AS-FOO\n").unwrap();
     let message = load(&path).unwrap_err().to_string();
-    assert!(
-        message.contains(":10:15: ") && message.contains("as.json:2:2: \"AS-FOO\" is no AS"),
-        "{message}"
-    );
+    assert!(message.contains(":10:15: ") && message.contains("as.json:2:2: this is no AS"), "{message}");
 }
