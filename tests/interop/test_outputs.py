@@ -112,13 +112,17 @@ def test_outputs_are_what_the_schema_says(router, folder):
         args = COMMANDS.get(output, tuple(output.split()))
         if output == "dump mrt":
             args = ("dump", "mrt", f"{folder}/table.mrt")
+        if output == "check --diff":
+            other = folder / "other.toml"
+            other.write_text(router.config.read_text() + '[[static]]\nprefix = "198.18.5.0/24"\nblackhole = true\n')
+            args = ("check", "--diff", other)
         if output == "policy test":
             text = subprocess.run([binary(), "policy", "test", router.config, PREFIX, "--json"], check=True, capture_output=True, text=True).stdout
         elif args is None:
             continue
         else:
-            # A station and a cache that are not there are faults of `show health`; some routes may differ.
-            text = printed(router, *args, fails=output in ("show health", "route-check"))
+            # A station and a cache that are not there are faults of `show health`; some routes may differ, and the files do.
+            text = printed(router, *args, fails=output in ("show health", "route-check", "check --diff"))
         validator = Draft202012Validator(described["schema"] | {"$defs": schema["$defs"]})
         documents = [json.loads(line) for line in text.splitlines()] if described["form"] == "lines" else [json.loads(text)]
         for document in documents:
