@@ -8,6 +8,7 @@ import pytest
 from harness import Host, Ribtide, settled, wait_for
 from harness import sonic as sonic_module
 from harness.daemons import Bird
+from harness.leaves import B4, B6, BOTH4, BOTH6, bird, router
 from harness.sonic import Port, Sonic
 from harness.traffic import ask, echo, ping
 
@@ -15,59 +16,6 @@ from harness.traffic import ask, echo, ping
 HOSTS = {"a": 1, "b": 2, "c": 3}
 PORTS = [Port(f"Ethernet{4 * n - 4}", ",".join(str(21 + 4 * n + lane) for lane in range(4)), [f"10.{n}.0.1/24", f"fd0{n}::1/64"],
               [f"10.{n}.0.2", f"fd0{n}::2"]) for n in HOSTS.values()]
-#: What b alone announces, and what b and c do.
-B4, B6, BOTH4, BOTH6 = "198.51.100.1", "2001:db8:b::1", "203.0.113.1", "2001:db8:bc::1"
-
-ROUTER = """
-[router]
-asn = 65001
-router-id = "10.1.0.1"
-
-[bgp]
-listen = ["[::]:179"]
-multipath = 2
-multipath-relax = true
-
-[bgp.group.leaves]
-type = "external"
-import = ["accept"]
-export = ["reject"]
-connect-retry = 1
-neighbor = [
-    { address = "10.2.0.2", peer-asn = 65002, families = ["ipv4-unicast"] },
-    { address = "fd02::2", peer-asn = 65002, families = ["ipv6-unicast"] },
-    { address = "10.3.0.2", peer-asn = 65003, families = ["ipv4-unicast"] },
-    { address = "fd03::2", peer-asn = 65003, families = ["ipv6-unicast"] },
-]
-
-[fib]
-fpm = ["127.0.0.1:2620"]
-""" + "".join(f'[[interface]]\nname = "{port.name}"\naddresses = {json.dumps(port.addresses)}\n' for port in PORTS)
-
-
-def bird(n, four, six):
-    """A BIRD that announces these prefixes, by protocols that can be disabled."""
-    def routes(prefixes):
-        return " ".join(f"route {prefix} blackhole;" for prefix in prefixes)
-    return f"""
-router id 10.{n}.0.2;
-log stderr all;
-protocol device {{}}
-protocol static four_routes {{ ipv4; {routes(four)} }}
-protocol static six_routes {{ ipv6; {routes(six)} }}
-template bgp ours {{
-    local as {65000 + n};
-    connect retry time 1; error wait time 1,2; connect delay time 1;
-}}
-protocol bgp four from ours {{
-    neighbor 10.{n}.0.1 as 65001;
-    ipv4 {{ import none; export where source = RTS_STATIC; }};
-}}
-protocol bgp six from ours {{
-    neighbor fd0{n}::1 as 65001;
-    ipv6 {{ import none; export where source = RTS_STATIC; }};
-}}
-"""
 
 
 def host_mac(address):
@@ -103,7 +51,7 @@ class Network:
             for address in addresses:
                 host.ip("addr", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
         self.sonic = Sonic(self.switch, kernel=True)
-        self.router = Ribtide(self.switch, ROUTER)
+        self.router = Ribtide(self.switch, router((port.name, port.addresses) for port in PORTS))
         self.birds = {"b": Bird(self.b, bird(2, (f"{B4}/32", f"{BOTH4}/32"), (f"{B6}/128", f"{BOTH6}/128"))),
                       "c": Bird(self.c, bird(3, (f"{BOTH4}/32",), (f"{BOTH6}/128",)))}
         for speaker in self.birds.values():

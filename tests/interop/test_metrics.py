@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness import Host, Ribtide, binary, wait_for
-from harness.config import HEAD, LAB
+from harness.config import HEAD, LAB, stations
 from harness.unix_http import UnixHttp
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="python3-prometheus-client is missing")
@@ -129,22 +129,7 @@ import = ["accept"]
 export = ["accept"]
 max-prefixes = {{ ipv4-unicast = 100000, action = "warn" }}
 dynamic-neighbors = ["198.19.0.0/24"]
-
-[[rpki.cache]]
-address = "127.0.0.1"
-port = 8282
-
-[bmp.station.lab]
-address = "127.0.0.1"
-port = 5000
-views = ["loc-rib"]
-
-[mrt.updates]
-file = "{folder}/updates.%s"
-
-[fib]
-fpm = ["127.0.0.1:2620"]
-""" + LAB
+{stations(folder)}""" + LAB
 
 
 def named(expression):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from harness import Host, Ribtide, binary, wait_for
-from harness.config import HEAD, LAB
+from harness.config import HEAD, LAB, stations
 
 pytest.importorskip("jsonschema", reason="python3-jsonschema is missing")
 from harness.openapi import ApiError, Client  # noqa: E402
@@ -43,22 +43,7 @@ type = "external"
 peer-asn = 65100
 bfd = true
 neighbors = ["198.19.1.1"]
-
-[[rpki.cache]]
-address = "127.0.0.1"
-port = 8282
-
-[bmp.station.lab]
-address = "127.0.0.1"
-port = 5000
-views = ["loc-rib"]
-
-[mrt.updates]
-file = "{folder}/updates.%s"
-
-[fib]
-fpm = ["127.0.0.1:2620"]
-""" + LAB)
+{stations(folder)}""" + LAB)
     host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[0],
                      "--ipv4", 100, "--quiet")
     wait_for("the table is there", lambda: router.count() >= 100)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from harness import Host, Ribtide, binary, wait_for
-from harness.config import HEAD, LAB
+from harness.config import HEAD, LAB, stations
 from harness.speaker import Speaker, communities, update
 
 pytest.importorskip("jsonschema", reason="python3-jsonschema is missing")
@@ -41,18 +41,7 @@ type = "external"
 peer-asn = 65100
 bfd = true
 neighbors = ["198.19.1.1"]
-[[rpki.cache]]
-address = "127.0.0.1"
-port = 8282
-[bmp.station.lab]
-address = "127.0.0.1"
-port = 5000
-views = ["loc-rib"]
-[mrt.updates]
-file = "{folder}/updates.%s"
-[fib]
-fpm = ["127.0.0.1:2620"]
-suppress-fib-pending = false
+{stations(folder)}suppress-fib-pending = false
 {LAB.removeprefix("[fib]")}
 [[static]]
 prefix = "20.9.0.0/16"

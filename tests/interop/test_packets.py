@@ -10,6 +10,7 @@ import pytest
 from harness import Host, Ribtide, settled, wait_for
 from harness import sonic as sonic_module
 from harness.daemons import Bird
+from harness.leaves import B4, B6, BOTH4, BOTH6, bird, router
 from harness.sonic import Port, Sonic
 from harness.traffic import ECHO, ask, echo, ping
 
@@ -18,60 +19,6 @@ PORTS = [Port(f"Ethernet{4 * n}", ",".join(str(25 + 4 * n + lane) for lane in ra
 #: The switch's interfaces, with the address of the host there.
 ADDRESSES = {"Ethernet0": ("10.1.0.1/24", "fd01::1/64"), "PortChannel1": ("10.2.0.1/24", "fd02::1/64"),
              "Ethernet12": ("10.3.0.1/24", "fd03::1/64")}
-#: What b alone announces, and what b and c do.
-B4, B6, BOTH4, BOTH6 = "198.51.100.1", "2001:db8:b::1", "203.0.113.1", "2001:db8:bc::1"
-
-ROUTER = """
-[router]
-asn = 65001
-router-id = "10.1.0.1"
-
-[bgp]
-listen = ["[::]:179"]
-multipath = 2
-multipath-relax = true
-
-[bgp.group.leaves]
-type = "external"
-import = ["accept"]
-export = ["reject"]
-connect-retry = 1
-neighbor = [
-    { address = "10.2.0.2", peer-asn = 65002, families = ["ipv4-unicast"] },
-    { address = "fd02::2", peer-asn = 65002, families = ["ipv6-unicast"] },
-    { address = "10.3.0.2", peer-asn = 65003, families = ["ipv4-unicast"] },
-    { address = "fd03::2", peer-asn = 65003, families = ["ipv6-unicast"] },
-]
-
-[fib]
-fpm = ["127.0.0.1:2620"]
-""" + "".join(f'[[interface]]\nname = "{name}"\naddresses = {json.dumps(addresses)}\n' for name, addresses in ADDRESSES.items())
-
-
-def bird(asn, four, six, alone):
-    """A BIRD that announces the common prefixes, and `alone` by protocols that can be disabled."""
-    def routes(common, own):
-        return "".join(f"route {prefix} blackhole; " for prefix in (common, *([own] if own else [])))
-    own4, own6 = alone
-    return f"""
-router id {four};
-log stderr all;
-protocol device {{}}
-protocol static four_routes {{ ipv4; {routes(BOTH4 + "/32", own4)} }}
-protocol static six_routes {{ ipv6; {routes(BOTH6 + "/128", own6)} }}
-template bgp ours {{
-    local as {asn};
-    connect retry time 1; error wait time 1,2; connect delay time 1;
-}}
-protocol bgp four from ours {{
-    neighbor {four.rsplit(".", 1)[0]}.1 as 65001;
-    ipv4 {{ import none; export where source = RTS_STATIC; }};
-}}
-protocol bgp six from ours {{
-    neighbor {six.rsplit(":", 1)[0]}:1 as 65001;
-    ipv6 {{ import none; export where source = RTS_STATIC; }};
-}}
-"""
 
 
 class Network:
@@ -134,9 +81,9 @@ class Network:
             self.switch.address(name, *addresses)
         # The kernel of the switch would route, too.
         assert self.switch.run("cat", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding").split() == ["0", "0"]
-        self.router = Ribtide(self.switch, ROUTER)
-        self.birds = {"b": Bird(self.b, bird(65002, "10.2.0.2", "fd02::2", (f"{B4}/32", f"{B6}/128"))),
-                      "c": Bird(self.c, bird(65003, "10.3.0.2", "fd03::2", (None, None)))}
+        self.router = Ribtide(self.switch, router((name, list(addresses)) for name, addresses in ADDRESSES.items()))
+        self.birds = {"b": Bird(self.b, bird(2, (f"{B4}/32", f"{BOTH4}/32"), (f"{B6}/128", f"{BOTH6}/128"))),
+                      "c": Bird(self.c, bird(3, (f"{BOTH4}/32",), (f"{BOTH6}/128",)))}
         for host in (self.a, self.b, self.c):
             # The first packet of a host makes the kernel of the switch know it.
             n = "abc".index(host.name[-1]) + 1

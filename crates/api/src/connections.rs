@@ -77,7 +77,9 @@ pub(super) async fn serve<L: Listener>(
                         Ok(Err(error)) => {
                             tracing::debug!(target: target::API, %caller, %error, "a client gets no TLS connection");
                         }
-                        Err(_) => {}
+                        Err(_) => {
+                            tracing::debug!(target: target::API, %caller, "a client's TLS handshake takes too long");
+                        }
                     }
                 }
             }

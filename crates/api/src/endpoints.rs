@@ -11,7 +11,7 @@ use super::request::{
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
-use axum::extract::{ConnectInfo, FromRequest, Request, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::from_fn_with_state;
@@ -26,6 +26,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
+/// Bytes of a list to look up, at most.
+const LOOK_UP_MAX: usize = 2 * 1024 * 1024;
+/// Bytes of a configuration at most. Only clients with the token, and those on this host, send one.
+const CONFIGURATION_MAX: usize = 64 * 1024 * 1024;
 /// Routes of a page at most.
 const MAX_PAGE: usize = 10_000;
 /// Neighbours of a page at most. Each costs every shard, its reader and its update thread a moment.
@@ -133,14 +137,20 @@ impl Endpoints {
         self.with(Endpoint::new::<Q, T>(Method::GET, path, Effect::Read), get(handler))
     }
 
-    /// `POST path` with a body of type `B` and without effect: the query is too long for a URL.
-    fn look_up<B, T>(self, path: &'static str, answer: fn(&ApiState, B) -> Result<T, Refusal>) -> Self
+    /// `POST path` with a body of type `B`, at most so long, and without effect: the query is too long for a URL.
+    fn look_up<B, T>(
+        self,
+        path: &'static str,
+        max: usize,
+        answer: fn(&ApiState, B) -> Result<T, Refusal>,
+    ) -> Self
     where
         B: DeserializeOwned + JsonSchema + Send + 'static,
         T: Serialize + JsonSchema + Send + 'static,
     {
         let handler = move |s, Sent(body): Sent<B>| blocking(s, move |i| answer(i, body));
-        self.with(Endpoint::new::<B, T>(Method::POST, path, Effect::Read), post(handler))
+        let route = post(handler).layer(DefaultBodyLimit::max(max));
+        self.with(Endpoint::new::<B, T>(Method::POST, path, Effect::Read), route)
     }
 
     /// `POST path` with a body of type `B`, which changes the router.
@@ -278,13 +288,15 @@ pub(super) fn endpoints() -> Endpoints {
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
         .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
-        .look_up("/v1/reload/check", |i, check: CheckReload| answers::reload_check(i, check))
+        .look_up("/v1/reload/check", CONFIGURATION_MAX, |i, check: CheckReload| {
+            answers::reload_check(i, check)
+        })
         .read("/v1/reload/check", |i, q: CursorOnlyQuery| answers::reload_routes(i, &q.cursor))
         .read("/v1/routes", |i, q: RouteQuery| answers::routes(i, &q, limit(q.limit, MAX_PAGE)?))
         .read("/v1/routes/summary", |i, Nothing {}| answers::route_summary(i))
         .read("/v1/routes/sharding", |i, Nothing {}| answers::sharding(i))
         .read("/v1/fib", |i, q: FibQuery| answers::fib(i, &q, limit(q.limit, MAX_PAGE)?))
-        .look_up("/v1/fib/lookup", |i, q: FibPrefixes| {
+        .look_up("/v1/fib/lookup", LOOK_UP_MAX, |i, q: FibPrefixes| {
             match q.prefixes.len() {
                 0 => return Err(Refusal::Bad("prefixes is empty; write at least one".into())),
                 1..=MAX_PAGE => {}
@@ -328,7 +340,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/fpm", |i, Nothing {}| answers::fpm(i))
         .read("/v1/asic", |i, q: AsicQuery| answers::asic_state(i, q.asic.as_deref()))
         .change("/v1/asic", |i, change: SetAsic| answers::set_asic(i, change))
-        .look_up("/v1/asic/lookup", |i, q: AsicAddresses| {
+        .look_up("/v1/asic/lookup", LOOK_UP_MAX, |i, q: AsicAddresses| {
             match q.addresses.len() {
                 0 => return Err(Refusal::Bad("addresses is empty; write at least one".into())),
                 1..=MAX_LOOKUP => {}

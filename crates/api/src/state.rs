@@ -155,7 +155,7 @@ impl ApiState {
             failed_reads: Reads::new("failed"),
             route_reads: Reads::new("routes"),
             advertised_reads: Reads::new("advertised"),
-            reload_checks: Reads::new("check"),
+            reload_checks: Reads::single("check"),
             route_events: RouteEvents::default(),
             start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             mrt_reads: Reads::new("mrt"),

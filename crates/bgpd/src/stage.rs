@@ -1,6 +1,6 @@
 //! What a stage is, and where it runs: on a thread of its own, or, where that is `off`, hosted by the session thread.
 //!
-//! A stage's work is cut into turns. A turn takes what is at hand, bounded, and hands on what came of it, and waits for
+//! A stage's work is cut into turns. A turn takes what is at hand, bounded, and hands on its results, and waits for
 //! nothing: what does not fit into a ring stays in the stage's [`Mailbox`](super::mailbox::Mailbox), and until it is
 //! through the stage takes nothing more in. So a mailbox never holds more than one turn's output. How to wait between
 //! turns is the only difference: a thread of its own sleeps at the stage's rings; the session thread sleeps in its poll,

@@ -89,8 +89,12 @@ fn client_config(ca: &Path) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for certificate in found {
         let certificate = certificate.map_err(|e| format!("{at} has no certificates in PEM form: {e}"))?;
-        // Of a system's many, some may be of a form that is not known here.
-        let _ = roots.add(certificate);
+        // Of the system's many, some may be of a form that is not known here. One that the user names must be right.
+        if let Err(error) = roots.add(certificate)
+            && ca != Path::new(SYSTEM_CAS)
+        {
+            return Err(format!("{at} has a certificate that is no CA's: {error}"));
+        }
     }
     if roots.is_empty() {
         return Err(format!("{at} has no certificate of a CA in PEM form; name another file with --ca"));

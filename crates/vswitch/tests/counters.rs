@@ -109,7 +109,7 @@ fn counters_of_ports_are_polled_as_their_group_says() {
     bench.arrives(1, 60);
     assert_eq!(bench.poll(1009, 8), (vec![], Some(1010)));
     assert_eq!(bench.poll(1010, 8).0[1], (second, row(160, 2)));
-    // With cleared counters each row has what came since.
+    // With cleared counters each row counts from the previous poll.
     bench.set(&[("STATS_MODE", "STATS_MODE_READ_AND_CLEAR"), ("POLL_INTERVAL", "100")]);
     assert_eq!(bench.poll(3000, 8), (vec![(first, row(0, 0)), (second, row(160, 2))], Some(3100)));
     assert_eq!(bench.poll(3100, 8).0[1], (second, row(0, 0)));

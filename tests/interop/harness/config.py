@@ -31,3 +31,23 @@ passive = true
 {policy}
 neighbors = ["{neighbor}"]
 """
+
+
+def stations(folder):
+    """An RPKI cache and a BMP station, which need not be there, an MRT file in the folder, and an FPM server."""
+    return f"""
+[[rpki.cache]]
+address = "127.0.0.1"
+port = 8282
+
+[bmp.station.lab]
+address = "127.0.0.1"
+port = 5000
+views = ["loc-rib"]
+
+[mrt.updates]
+file = "{folder}/updates.%s"
+
+[fib]
+fpm = ["127.0.0.1:2620"]
+"""

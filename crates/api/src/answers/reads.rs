@@ -12,6 +12,7 @@ const READS: usize = 16;
 /// routes.
 pub(crate) struct Reads<R> {
     list: &'static str,
+    most: usize,
     reads: Mutex<Stored<R>>,
 }
 
@@ -21,7 +22,12 @@ type Stored<R> = (u64, BTreeMap<u64, (String, R)>);
 impl<R> Reads<R> {
     /// Of a list with this name, which cursors begin with.
     pub(crate) fn new(list: &'static str) -> Reads<R> {
-        Reads { list, reads: Mutex::new((0, BTreeMap::new())) }
+        Reads { list, most: READS, reads: Mutex::new((0, BTreeMap::new())) }
+    }
+
+    /// One read at a time: it holds much memory.
+    pub(crate) fn single(list: &'static str) -> Reads<R> {
+        Reads { most: 1, ..Reads::new(list) }
     }
 
     /// Stores a read and returns its cursor. `of`: the parameters that the read was begun with.
@@ -30,7 +36,7 @@ impl<R> Reads<R> {
         reads.0 += 1;
         let id = reads.0;
         reads.1.insert(id, (of.into(), read));
-        while reads.1.len() > READS {
+        while reads.1.len() > self.most {
             reads.1.pop_first();
         }
         format!("{}-{id}", self.list)

@@ -49,13 +49,10 @@ pub(crate) fn reload_check(api: &ApiState, check: CheckReload) -> Result<ReloadC
         effects.iter().filter(|e| e.resets.contains("restart")).map(|e| e.name.clone()).collect();
     let settings = config::differences(&former, &new).into_iter();
     let settings = settings.map(|d| ChangedSetting { name: d.name, from: d.from, to: d.to }).collect();
-    // The table of effects says whether sessions last where a RIB manager begins or ends.
-    let begins_again = effects.iter().any(|effect| effect.name == "fib" && effect.resets == "sessions");
-    let begins_again = begins_again.then_some("the table fib begins or ends");
     let prediction = match api.bgp.get() {
         Some(bgp) => {
             let wanted = new.bgp.clone();
-            bgp.sessions.call(move |sessions| sessions.predict(wanted.as_ref(), begins_again))?
+            bgp.sessions.call(move |sessions| sessions.predict(wanted.as_ref()))?
         }
         None => Prediction::default(),
     };
@@ -207,6 +204,7 @@ fn not_evaluated(
         ("rpki", "the validation state of routes"),
         ("rpki.cache", "the validation state of routes"),
         ("rpki.slurm", "the validation state of routes"),
+        ("fib", "which next hops resolve, and so which paths are used"),
         ("fib.policy", "which routes go to the FIB"),
         ("fib.resolve-via-default", "which next hops resolve"),
     ] {

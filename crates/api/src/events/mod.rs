@@ -35,6 +35,8 @@ const LINGER: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the names of peers count as known.
 const NAMES_AGE: Duration = Duration::from_secs(1);
+/// Peers whose names are kept, those of ended sessions too.
+const PEERS_MAX: usize = 65_536;
 
 /// The kept changes, and the thread that takes them.
 #[derive(Default)]
@@ -210,7 +212,8 @@ fn keep(state: &ApiState, bgp: &Bgp, batch: &BestBatch, names: &mut Names) {
 /// The peers of paths, as shards know them.
 #[derive(Default)]
 struct Names {
-    peers: BTreeMap<PeerId, Arc<PeerInfo>>,
+    /// `None`: no shard knows it. A peer whose session has ended stays, since its paths end after it.
+    peers: BTreeMap<PeerId, Option<Arc<PeerInfo>>>,
     zones: BTreeMap<u32, String>,
     known_at: Option<Instant>,
 }
@@ -218,11 +221,15 @@ struct Names {
 impl Names {
     fn shown(&mut self, bgp: &Bgp, path: &BestPath) -> EventPath {
         let is_old = self.known_at.is_none_or(|at| at.elapsed() >= NAMES_AGE);
+        if is_old {
+            self.peers.retain(|_, peer| peer.is_some());
+        }
         if is_old || !self.peers.contains_key(&path.source) {
             self.learn(bgp);
+            self.peers.entry(path.source).or_default();
         }
         let attrs = &path.attrs;
-        let peer = self.peers.get(&path.source);
+        let peer = self.peers.get(&path.source).and_then(Option::as_ref);
         let originated = peer.and_then(|peer| match peer.kind {
             PeerKind::Local(source) => Some(source.name().to_owned()),
             _ => None,
@@ -238,7 +245,11 @@ impl Names {
         // A stage that does not reply has ended, and this run of BGP with it.
         let shard = bgp.owners.read().shards.first().cloned();
         if let Some(sources) = shard.and_then(|shard| shard.call(|shard| shard.sources()).ok()) {
-            self.peers = sources.into_iter().map(|peer| (peer.id, peer)).collect();
+            // Dynamic neighbours come and go.
+            if self.peers.len() >= PEERS_MAX {
+                self.peers.clear();
+            }
+            self.peers.extend(sources.into_iter().map(|peer| (peer.id, Some(peer))));
         }
         self.zones = bgp.sessions.call(|sessions| sessions.zone_names()).unwrap_or_default();
     }

@@ -126,7 +126,8 @@ impl Sessions {
         }
     }
 
-    /// The RIB manager is about to end and sends no change any more: withdraws what came of it.
+    /// Withdraws all redistributed routes. Called when the RIB manager is about to end and sends no
+    /// further change.
     pub fn forget_redistributed(&mut self) {
         while let Some(changes) = self.redistributed.try_recv() {
             self.redistribute(changes);

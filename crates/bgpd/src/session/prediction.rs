@@ -76,16 +76,15 @@ pub struct Prediction {
 }
 
 impl Sessions {
-    /// What [`Sessions::reconfigure`] would do with this configuration; `None`: BGP ends. `begins_again`: every session
-    /// begins again anyway.
-    pub fn predict(&self, bgp: Option<&BgpConfig>, begins_again: Option<&'static str>) -> Prediction {
+    /// What [`Sessions::reconfigure`] would do with this configuration; `None`: BGP ends.
+    pub fn predict(&self, bgp: Option<&BgpConfig>) -> Prediction {
         let mut neighbors = Vec::new();
         let confederation = |bgp: &BgpConfig| bgp.confederation.as_ref().map(|ours| ours.identifier);
         for peer in self.by_address.values().filter_map(|id| self.peers.get(id)) {
             let renewal = bgp.and_then(|bgp| {
                 let confederation = self.confederation != confederation(bgp);
                 let cluster_id = self.cluster_id != bgp.cluster_id;
-                self.renewal(bgp, peer, &|kind| begins_again.or(resets(kind, confederation, cluster_id)))
+                self.renewal(bgp, peer, &|kind| resets(kind, confederation, cluster_id))
             });
             // A neighbour by interface whose interface is configured no more has no renewal.
             let session = peer.up.as_ref().zip(peer.fsm.negotiated()).map(|(up, negotiated)| {

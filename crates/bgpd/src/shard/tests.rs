@@ -178,20 +178,25 @@ fn equal_paths_share_one_group_and_a_lost_one_touches_no_route() {
     assert_eq!(repaired(&urgent), [by(2)]);
 }
 
+/// A shard's outputs without update threads.
+fn outputs(rib: Sender<RibIn>, news: Sender<ShardNews>, rings: &Rings) -> Outputs {
+    Outputs {
+        workers: Vec::new(),
+        rib: Some(rib),
+        news,
+        monitor: None,
+        events: crate::best_changes::queue(rings).0,
+        activity: Activity::default(),
+        clock: Clock::default(),
+    }
+}
+
 #[test]
 fn a_shard_that_waits_for_room_answers_questions() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 1);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs = Outputs {
-        workers: Vec::new(),
-        rib: Some(rib),
-        news,
-        monitor: None,
-        events: crate::best_changes::queue(&rings).0,
-        activity: Activity::default(),
-        clock: Clock::default(),
-    };
+    let outputs = outputs(rib, news, &rings);
     let builder = ShardBuilder::new(0, 0, &rings, None);
     let inbox = builder.inbox();
     let (port, stage) =
@@ -219,15 +224,7 @@ fn fence_without_a_change_of_the_fib_is_sent_to_the_rib() {
     let rings = Rings::default();
     let (rib, taken) = rings.bounded("to RIB", 64);
     let (news, _purged) = rings.bounded("purged", 1);
-    let outputs = Outputs {
-        workers: Vec::new(),
-        rib: Some(rib),
-        news,
-        monitor: None,
-        events: crate::best_changes::queue(&rings).0,
-        activity: Activity::default(),
-        clock: Clock::default(),
-    };
+    let outputs = outputs(rib, news, &rings);
     let builder = ShardBuilder::new(0, 9, &rings, None);
     let (inbox, feedback) = (builder.inbox(), builder.feedback());
     let (_port, mut stage) =
