@@ -8,14 +8,14 @@ use ribtide_ribd::RibHandle;
 use ribtide_runtime::call::NoReply;
 use std::time::{Duration, Instant};
 
-/// How long next hops may take to resolve before neighbours lose the routes over them. The RIB manager hears of interfaces
+/// How long next hops may take to resolve before neighbours lose the routes over them. The RIB manager learns of interfaces
 /// and of other programs' routes a moment after its start.
 const RESOLUTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval for that, and for the ends of scans.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Bgp {
-    /// A RIB manager without BGP gets all routes, and tells shards of next hops from then on. Returns when it has them, and
+    /// A RIB manager without BGP gets all routes, and from then on reports next hops to shards. Returns when it has them, and
     /// after it has resolved them or did not within 5 s.
     ///
     /// # Errors

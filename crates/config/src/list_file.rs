@@ -72,7 +72,8 @@ pub(super) fn read_regular(path: &Path, max: u64) -> Result<String, Unread> {
     if text.len() as u64 > max { Err(Unread::TooLong) } else { Ok(text) }
 }
 
-/// A message without what it quotes of a file: what that has is not for everyone who may name it.
+/// A message without the text that it quotes of a file. A client of the API may name a file that it
+/// may not read.
 pub(super) fn without_quotes(message: &str) -> String {
     let mut parts = message.split('"');
     let mut out = parts.next().unwrap_or_default().to_owned();

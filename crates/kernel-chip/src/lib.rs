@@ -90,7 +90,7 @@ pub struct KernelChip {
     /// Whether the socket shall be opened again.
     failed: bool,
     notes: Option<ring::Receiver<Note>>,
-    /// The port of `socket`, for the thread that hears of changes.
+    /// The port of `socket`, for the thread that reads notifications.
     port: Option<Arc<AtomicU32>>,
     events: Vec<String>,
     /// Entries that another program had changed, and that were corrected.
@@ -141,7 +141,7 @@ impl KernelChip {
         Ok(chip)
     }
 
-    /// Starts to hear of netdevs and of other programs' changes. The wake-up says when
+    /// Subscribes to notifications of netdevs and of other programs' changes. The wake-up says when
     /// [`KernelChip::serve`] has work.
     ///
     /// # Errors

@@ -232,7 +232,7 @@ impl KernelChip {
         if lost {
             self.next_hops.objects.lose_interface(index);
         } else {
-            // It may have been gone for a moment that no notification told.
+            // It may have been gone for a moment without a notification.
             self.next_hops.objects.check(&mut self.socket)?;
         }
         let uses = |oid: &Oid| self.hops(*oid).iter().any(|(_, rif, _)| self.port_of(*rif) == Some(name));

@@ -1,4 +1,4 @@
-//! The thread that hears of the kernel: netdevs, and what other programs change in the tables of this
+//! The thread that reads the kernel's notifications: netdevs, and what other programs change in the tables of this
 //! chip. The kernel leaves out the chip's own changes.
 
 use crate::Settings;

@@ -1,4 +1,4 @@
-//! An ordered map for many changes and few looks: sorted pages, each with its changes since it was sorted.
+//! An ordered map for many changes and few reads: sorted pages, each with its changes since it was sorted.
 
 /// Entries and changes of a page. A page that has as many is sorted, and split if it is more than half full. So a sort
 /// works in the first-level cache, and an entry is sorted about twice while a table comes.
@@ -10,7 +10,7 @@ const UNUSED_SHARE: usize = 8;
 /// By how much a full page grows, so that a page has little unused memory.
 const GROWTH: usize = PAGE_MAX / 8;
 
-/// A map in the order of its keys. A change finds its page and is appended there; a look first sorts
+/// A map in the order of its keys. A change finds its page and is appended there; a read first sorts
 /// the pages that it reads, which takes O(`PAGE_MAX` log `PAGE_MAX`) for each with changes.
 ///
 /// A full table arrives in no order, and a tree finds the place of each prefix in memory that is not in the
@@ -116,9 +116,9 @@ impl<K: Copy + Ord, V> SortedMap<K, V> {
     fn first_not(&mut self, is_before: impl Fn(&K) -> bool) -> impl Iterator<Item = (K, &V)> {
         let index = self.bounds.partition_point(&is_before);
         let mut pages = self.pages.get_mut(index..).unwrap_or_default().iter_mut();
-        let page = pages.next().map(Page::look).unwrap_or_default();
+        let page = pages.next().map(Page::sorted_entries).unwrap_or_default();
         let from = page.partition_point(|(key, _)| is_before(key));
-        let entries = page.get(from..).unwrap_or_default().iter().chain(pages.flat_map(Page::look));
+        let entries = page.get(from..).unwrap_or_default().iter().chain(pages.flat_map(Page::sorted_entries));
         entries.filter_map(|(key, value)| Some((*key, value.as_ref()?)))
     }
 
@@ -163,7 +163,7 @@ impl<K: Copy + Ord, V> Page<K, V> {
     }
 
     /// The entries in order, each with a value.
-    fn look(&mut self) -> &[(K, Option<V>)] {
+    fn sorted_entries(&mut self) -> &[(K, Option<V>)] {
         self.sort();
         &self.entries
     }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_and_removed_values_are_dropped_with_the_next_look() {
+    fn replaced_and_removed_values_are_dropped_with_the_next_read() {
         let (mut map, value) = (SortedMap::default(), Rc::new(()));
         for key in 0..5000 {
             map.insert(key, value.clone());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_sorts_the_pages_that_it_reads_alone() {
+    fn a_read_sorts_the_pages_that_it_reads_alone() {
         let mut map = SortedMap::default();
         (0..100_000_u32).for_each(|key| map.insert(key.reverse_bits(), ()));
         let unsorted = |map: &SortedMap<u32, ()>| {
@@ -277,7 +277,7 @@ mod tests {
         let before = unsorted(&map);
         assert!(before > 20);
         assert_eq!(map.from(1 << 31).next(), Some((1 << 31, &())));
-        // It is the least key of its page, so the page before may have been looked at, too.
+        // It is the least key of its page, so the page before may have been read, too.
         assert!((before - 2..before).contains(&unsorted(&map)));
     }
 

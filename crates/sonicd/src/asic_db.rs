@@ -177,7 +177,7 @@ impl AsicDb {
     }
 
     /// Another program emptied the database: [`AsicDb::is_lost`] is true from now on.
-    pub(super) fn are_gone(&self) {
+    pub(super) fn note_emptied(&self) {
         match self {
             AsicDb::Off { .. } => {}
             AsicDb::WriteBehind(writer) => writer.emptied.wake(),

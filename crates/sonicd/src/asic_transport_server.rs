@@ -483,8 +483,8 @@ impl OrchLink for AsicTransportServer {
         Ok(lost)
     }
 
-    fn rows_are_gone(&self) {
-        self.rows.are_gone();
+    fn note_emptied(&self) {
+        self.rows.note_emptied();
     }
 
     fn has_room(&self) -> bool {

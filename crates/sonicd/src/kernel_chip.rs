@@ -95,7 +95,7 @@ impl KernelOptions {
     }
 }
 
-/// Starts to hear of the kernel.
+/// Starts to read the kernel's notifications.
 ///
 /// # Errors
 /// A sentence: the system gives no socket or thread.

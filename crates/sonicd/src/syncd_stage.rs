@@ -67,7 +67,7 @@ pub trait OrchLink: Send {
     }
 
     /// Another program emptied the database: [`Link::wants_all_rows`] is true from now on.
-    fn rows_are_gone(&self) {}
+    fn note_emptied(&self) {}
 
     /// Whether rows would be taken without a wait. Otherwise the database is as far behind as it may
     /// be, and no request is taken.
@@ -307,8 +307,8 @@ impl<C: SyncdChip> SyncdStage<C> {
     }
 
     /// Another program emptied ASIC_DB: all of it is written again.
-    pub fn rows_are_gone(&self) {
-        self.link.rows_are_gone();
+    pub fn note_emptied(&self) {
+        self.link.note_emptied();
     }
 
     /// Writes rows behind those of the requests at the chip.

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// Pause after a repair: the most frequent reaction to a program that writes the same routes.
 const REPAIR_PAUSE: Duration = Duration::from_millis(10);
 /// Reactions without a pause. A route that was found at the start, and that another program deletes,
-/// counts as installed until the writer hears of it.
+/// counts as installed until the writer is notified.
 const REPAIRS_AT_ONCE: u32 = 20;
 /// Without changes for this time, reactions count from zero again.
 const REPAIRS_QUIET: Duration = Duration::from_secs(1);

@@ -106,7 +106,7 @@ impl Mirror for SyncdStage {
     ) -> Result<Vec<(Key, Difference)>, Error> {
         // Another program emptied the database: rows alone are not what is missing.
         if !has_others {
-            self.rows_are_gone();
+            self.note_emptied();
         }
         let (mut out, mut repaired) = (SyncdOut::default(), Vec::new());
         for ((object, id), found) in found {

@@ -1,4 +1,4 @@
-//! Learned addresses: where each was seen last and when, their age, and the changes that orchagent hears of.
+//! Learned addresses: where each was seen last and when, their age, and the changes that orchagent is notified of.
 //!
 //! The time is the caller's ([`VirtualSwitch::tick`]).
 
@@ -156,7 +156,7 @@ impl VirtualSwitch {
         self.push_fdb(FdbEvent { change: FdbChange::Flushed, key, attrs });
     }
 
-    /// Queues a change, where the client of the switch wants to hear of it.
+    /// Queues a change, if the client of the switch has subscribed to such.
     fn push_fdb(&mut self, event: FdbEvent) {
         let Some(switch) = self.switch_oid() else { return };
         let wants = self.objects.find(switch, |attr| (attr.name() == NOTIFY).then(|| attr.value()));

@@ -26,7 +26,7 @@ fn news(effects: &Effects) -> (Option<Presence>, Option<u32>) {
     (changed.map(|(_, presence)| presence), complete)
 }
 
-/// What workers and stations are told, as former and new sources.
+/// The changes that workers and stations get, as former and new sources.
 fn told(effects: &Effects, tells: fn(&ToEgress) -> Option<&BestBatch>) -> Vec<(Option<u32>, Option<u32>)> {
     let of_batch = |batch: &BestBatch| -> Vec<_> {
         let source = |index: u32| (index != NONE).then(|| batch.paths[index as usize].source.0);
