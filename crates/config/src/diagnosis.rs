@@ -191,6 +191,14 @@ impl ConfigError {
             }
             _ => format!("cannot be read: {error}; give an existing file with `-c FILE`"),
         };
+        ConfigError::of_file(path, message)
+    }
+
+    pub(super) fn too_long(path: &Path, max: u64) -> ConfigError {
+        ConfigError::of_file(path, format!("has more than {max} bytes; give a configuration with `-c FILE`"))
+    }
+
+    fn of_file(path: &Path, message: String) -> ConfigError {
         ConfigError {
             path: path.into(),
             text: String::new(),

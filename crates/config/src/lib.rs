@@ -37,6 +37,7 @@ mod policy;
 mod policy_test;
 mod private_file;
 mod process;
+mod regular_file;
 mod rpki;
 mod session;
 mod shown;
@@ -78,16 +79,29 @@ pub use threads::{CpuChoice, Threads};
 pub use tls::TlsConfig;
 pub use vrf::{VrfConfig, VrfSetup};
 
-use std::fs::File;
+use regular_file::Unread;
 use std::path::Path;
+
+/// The largest configuration file, in bytes: 100,000 neighbours with a table each have some 10 MB.
+const FILE_MAX: u64 = 64 * 1024 * 1024;
 
 /// Reads and checks the file at `path`.
 ///
 /// # Errors
 /// Every problem found, each with line, column and what to write instead.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|e| ConfigError::unreadable(path, &e))?;
-    load_text(&text, path)
+    load_text(&read(path)?, path)
+}
+
+/// Reads the file at `path`, and does not check it.
+///
+/// # Errors
+/// It cannot be read, is no regular file, or has more than 64 MiB.
+pub fn read(path: &Path) -> Result<String, ConfigError> {
+    regular_file::read(path, FILE_MAX).map_err(|error| match error {
+        Unread::TooLong => ConfigError::too_long(path, FILE_MAX),
+        Unread::Failed(e) => ConfigError::unreadable(path, &e),
+    })
 }
 
 /// Checks `text` as that of the file at `path`, which is not read. Other files that it names are read.
@@ -106,7 +120,7 @@ pub fn load_text(text: &str, path: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// The first that cannot be read, and why.
 pub fn check_readable(path: &Path, config: &Config) -> Result<(), ConfigError> {
-    let open = |path: &Path| File::open(path).map_err(|e| ConfigError::unreadable(path, &e));
+    let open = |path: &Path| regular_file::open(path).map_err(|e| ConfigError::unreadable(path, &e));
     open(path)?;
     config.files.iter().try_for_each(|path| open(path).map(drop))
 }

@@ -3,14 +3,13 @@
 //! A file whose first character is `{` is JSON as `bgpq4 -j` writes it. Any other has one range of prefixes a line, or any
 //! number of ASes; `#` begins a comment.
 
+use super::regular_file::{self, Unread};
 use ribtide_policy::{Numbers, PrefixRange};
 use ribtide_prefix::AnyPrefix;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 /// The largest file, in bytes: a million prefixes in JSON have some 100 MB.
@@ -46,30 +45,12 @@ pub(super) fn asns(path: &Path) -> Result<Vec<Numbers>, String> {
 }
 
 fn read(path: &Path, max: u64) -> Result<String, String> {
-    read_regular(path, max).map_err(|error| match error {
+    regular_file::read(path, max).map_err(|error| match error {
         Unread::TooLong => {
             format!("{} has more than {max} bytes; divide it among several sets", path.display())
         }
         Unread::Failed(why) => format!("{} cannot be read: {why}", path.display()),
     })
-}
-
-/// Why a file is not read.
-pub(super) enum Unread {
-    TooLong,
-    Failed(String),
-}
-
-/// Reads a text of at most `max` bytes. Only of a regular file: the name of another one may come from a
-/// client of the API, and a pipe would never end.
-pub(super) fn read_regular(path: &Path, max: u64) -> Result<String, Unread> {
-    let failed = |e: std::io::Error| Unread::Failed(e.to_string());
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(Unread::Failed("it is no regular file".into()));
-    }
-    let mut text = String::new();
-    File::open(path).map_err(failed)?.take(max + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > max { Err(Unread::TooLong) } else { Ok(text) }
 }
 
 /// A message without the text that it quotes of a file. A client of the API may name a file that it

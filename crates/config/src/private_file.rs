@@ -1,6 +1,6 @@
 //! Files with one secret, which others than their owner and group must not be able to use.
 
-use std::fs::File;
+use super::regular_file;
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -11,12 +11,10 @@ use std::path::Path;
 /// What is wrong with the file, and what to do.
 pub(super) fn read(path: &Path, what: &str, max: usize) -> Result<String, String> {
     let at = path.display();
-    let mut file = File::open(path).map_err(|e| format!("cannot read {at}: {e}"))?;
+    let mut file = regular_file::open(path)
+        .map_err(|e| format!("cannot read {at}: {e}; write the path of a file with a {what} in it"))?;
     // Of the open file, because its name may refer to another one by now.
     let found = file.metadata().map_err(|e| format!("cannot read {at}: {e}"))?;
-    if !found.is_file() {
-        return Err(format!("{at} is not a regular file; write the path of a file with a {what} in it"));
-    }
     let mode = found.permissions().mode() & 0o7777;
     if mode & 0o007 != 0 {
         return Err(format!(

@@ -3,7 +3,8 @@
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
-use super::list_file::{Unread, read_regular, without_quotes};
+use super::list_file::without_quotes;
+use super::regular_file::{self, Unread};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rpki::{Exceptions, Overrides, PrefixFilter};
 use ribtide_wire::rtr::{EXPIRE, PORT, Payload, REFRESH, RETRY};
@@ -173,7 +174,7 @@ const SLURM_MAX: u64 = 64 * 1024 * 1024;
 /// Reads the local exceptions of a SLURM file.
 fn read_slurm(path: &Path) -> Result<Exceptions, String> {
     let show = path.display();
-    let text = read_regular(path, SLURM_MAX).map_err(|error| match error {
+    let text = regular_file::read(path, SLURM_MAX).map_err(|error| match error {
         Unread::TooLong => format!("{show} has more than {SLURM_MAX} bytes"),
         Unread::Failed(why) => format!("{show} cannot be read: {why}"),
     })?;

@@ -2,7 +2,7 @@
 
 use super::check::Checker;
 use super::diagnosis::key;
-use super::list_file::{Unread, read_regular};
+use super::regular_file::{self, Unread};
 use super::{file, private_file};
 use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, ring};
@@ -98,7 +98,7 @@ struct Wrong {
 
 fn read_pem(path: &Path) -> Result<String, String> {
     let at = path.display();
-    read_regular(path, FILE_MAX as u64).map_err(|error| match error {
+    regular_file::read(path, FILE_MAX as u64).map_err(|error| match error {
         Unread::TooLong => {
             format!("{at} has more than {FILE_MAX} bytes, which a file of certificates has at most")
         }

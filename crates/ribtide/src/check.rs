@@ -59,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         valid(path)?;
         return Ok(Exit::Done.into());
     }
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = ribtide_config::read(path).map_err(|e| e.to_string())?;
     // The router has another working directory.
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let client = Client::of(&options.output)?;

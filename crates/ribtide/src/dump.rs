@@ -31,6 +31,10 @@ pub(crate) enum Dump {
 /// Runs the command.
 pub(crate) fn run(what: &Dump, output: &Output) -> Result<(), String> {
     let Dump::Mrt { file } = what;
+    // A file takes the place of what has the name, and must not take that of a device such as /dev/null.
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(format!("{} is no regular file; write another name", file.display()));
+    }
     let mut name = file.clone().into_os_string();
     name.push(".tmp");
     let temporary = PathBuf::from(name);

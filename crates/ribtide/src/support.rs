@@ -62,8 +62,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<(), String> {
     let mut bundle = Bundle::default();
     bundle.add("version.txt", Ok(format!("ribtide {}\n", env!("CARGO_PKG_VERSION"))));
-    let config =
-        fs::read_to_string(&options.config).map_err(|e| format!("{}: {e}", options.config.display()));
+    let config = ribtide_config::read(&options.config).map_err(|e| e.to_string());
     bundle.add("ribtide.toml", config.and_then(|text| ribtide_config::without_secrets(&text)));
     for path in FACTS {
         // A kernel that does not have it lacks the feature.
