@@ -114,6 +114,9 @@ pub struct Syncd<S: Sai> {
     polls: Polls,
     /// What orchagent describes, while it starts on a chip that holds something.
     view: Option<Store>,
+    /// Objects of an earlier orchagent that replies named while a view is described, such as ports of a breakout; and
+    /// whether the starting one set an attribute of it. They are part of the view where it uses them.
+    named: Map<Oid, bool>,
     /// Whether a view was applied in part, or lost with an earlier syncd: the chip is as no
     /// orchagent described it, until the next view is applied.
     unapplied: bool,
@@ -139,6 +142,7 @@ impl<S: Sai> Syncd<S> {
             found: BTreeMap::new(),
             polls: Polls::default(),
             view: None,
+            named: Map::default(),
             unapplied: false,
             keeps_rows: true,
             validation: Validation::default(),
@@ -278,7 +282,10 @@ impl<S: Sai> Syncd<S> {
             SaiCall::View(View::Apply) => SaiReply::one(
                 id,
                 match self.view.take() {
-                    Some(view) => self.apply(view, out),
+                    Some(mut view) => {
+                        self.leave_out_unused(&mut view);
+                        self.apply(view, out)
+                    }
                     None if self.unapplied => {
                         out.events.push("a view was not applied in full; start orchagent again".into());
                         Status::Failure
@@ -382,6 +389,7 @@ impl<S: Sai> Syncd<S> {
         // The view may change every object.
         self.watched.clear();
         self.unapplied = false;
+        self.named.clear();
         // Each orchagent sets what is polled in its view.
         self.polls = Polls::default();
         out.polls.push(PollChange::Reset);
@@ -429,6 +437,11 @@ impl<S: Sai> Syncd<S> {
             }
             return statuses;
         };
+        for item in items.iter().filter(|_| verb == Verb::Set) {
+            if let Some(used) = item.id.oid().and_then(|vid| self.named.get_mut(&vid)) {
+                *used = true;
+            }
+        }
         let mut stopped = false;
         let one = |item: Item| {
             let status = match stopped {
@@ -830,6 +843,7 @@ impl<S: Sai> Syncd<S> {
         }
         for oid in attrs.iter_mut().flat_map(|attr| attr.oids_mut()) {
             *oid = self.vid(*oid).unwrap_or(Oid::NULL);
+            self.describe_named(*oid);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Objects that the chip has of its own, and those that its replies name: each gets a VID.
 
-use super::{Syncd, SyncdOut, is_listed};
+use super::{Store, Syncd, SyncdOut, is_listed};
 use crate::sai::{Attrs, ObjectType, Oid, SWITCH, Sai};
 
 impl<C: Sai> Syncd<C> {
@@ -35,5 +35,52 @@ impl<C: Sai> Syncd<C> {
             }
         }
         self.write_hidden(out);
+    }
+
+    /// Adds an object that a reply named to the view that orchagent describes: an earlier orchagent made it, and the
+    /// starting one takes it as there (`snoopGetOid` of sonic-sairedis).
+    pub(super) fn describe_named(&mut self, vid: Oid) {
+        let Some(view) = self.view.as_mut().filter(|view| vid != SWITCH && view.object_type(vid).is_none())
+        else {
+            return;
+        };
+        let Some(object) = self.store.object_type(vid) else { return };
+        let mut attrs = self.store.get(object, &vid.into()).cloned().unwrap_or_default();
+        // The view may not have what they name.
+        attrs.retain(|attr| attr.oids_mut().is_empty());
+        view.insert(object, vid.into(), &attrs);
+        self.named.insert(vid, false);
+    }
+
+    /// Removes the objects that replies named from a view which does not use them: they go, as others of the earlier
+    /// orchagent do.
+    pub(super) fn leave_out_unused(&mut self, view: &mut Store) {
+        if self.named.is_empty() {
+            return;
+        }
+        let Syncd { own, named, .. } = self;
+        let mut used: Vec<Oid> = Vec::new();
+        view.for_each(&mut |_, mut id, attrs| {
+            if id.oid().is_some_and(|vid| own.contains_key(&vid) || named.contains_key(&vid)) {
+                return;
+            }
+            used.extend(id.oids_mut().map(|oid| *oid));
+            used.extend(attrs.iter().cloned().flat_map(|mut attr| attr.oids_mut().to_vec()));
+        });
+        for ((_, key), attrs) in view.entries() {
+            used.extend(key.oids());
+            used.extend(attrs.iter().cloned().flat_map(|mut attr| attr.oids_mut().to_vec()));
+        }
+        used.iter().for_each(|vid| {
+            if let Some(is_used) = named.get_mut(vid) {
+                *is_used = true;
+            }
+        });
+        named.retain(|vid, used| {
+            if !*used {
+                view.remove(&(*vid).into());
+            }
+            *used
+        });
     }
 }

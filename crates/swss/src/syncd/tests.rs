@@ -543,6 +543,44 @@ fn what_is_said_no_more_goes_back_to_its_default() {
     );
 }
 
+/// The ports of a breakout: the chip has none of their lanes, so an orchagent makes them, and its successor finds them in
+/// the list of ports (`snoopGetOid` of sonic-sairedis).
+#[test]
+fn a_view_has_the_ports_of_an_earlier_orchagent_that_it_uses_and_no_others() {
+    let mut world = World::new();
+    let made: Vec<Oid> = [1, 2, 3]
+        .map(|lane| {
+            world.make(ObjectType::Port, [Attr::PortLanes(Box::new([lane])), Attr::PortSpeed(10_000)])
+        })
+        .into();
+    let describe = |world: &mut World| {
+        let rif = world.rif(world.ports.iter().position(|port| *port == made[0]).unwrap());
+        let hop = world.hop(rif, "10.0.0.1");
+        assert_eq!(world.route("20.0.0.0/8", hop), Status::Success);
+        let up = Item::new(made[1], [Attr::PortAdminState(true)]);
+        assert_eq!(world.one(Verb::Set, ObjectType::Port, up), Status::Success);
+    };
+    world.ports.push(made[0]);
+    describe(&mut world);
+    world.operations();
+    let rids = |world: &World| -> Vec<Option<Oid>> { made.iter().map(|vid| world.syncd.rid(*vid)).collect() };
+    let before = rids(&world);
+    for _ in 0..2 {
+        world.start();
+        assert!(made[..2].iter().all(|port| world.ports.contains(port)), "{:?}", world.ports);
+        describe(&mut world);
+        assert_eq!(world.view(View::Apply), Status::Success);
+        assert_eq!(rids(&world), [before[0], before[1], None]);
+    }
+    // The third port was neither used nor described, and nothing else changed.
+    assert_eq!(world.operations(), ["Remove Port"]);
+    // Without any of them in the new view they all go.
+    world.start();
+    describe_some(&mut world, false);
+    assert_eq!(world.view(View::Apply), Status::Success);
+    assert_eq!(rids(&world), [None; 3]);
+}
+
 #[test]
 fn a_view_is_applied_to_a_chip_that_is_not_as_the_table_has_it() {
     let mut world = World::new();

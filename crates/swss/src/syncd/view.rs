@@ -196,9 +196,11 @@ fn content(
 
 impl Comparison {
     /// Matches the objects of the new view with those that the chip has.
-    fn match_all(&mut self, new: &Store, own: &Map<Oid, ObjectType>) {
+    ///
+    /// `there`: those that need no match, as orchagent did not make them itself.
+    fn match_all(&mut self, new: &Store, there: &Map<Oid, ObjectType>) {
         // The view lacks those of them that orchagent removed.
-        let described = own.iter().filter(|(vid, object)| new.get(**object, &(**vid).into()).is_some());
+        let described = there.iter().filter(|(vid, object)| new.get(**object, &(**vid).into()).is_some());
         self.kept.extend(described.filter_map(|(vid, _)| self.rid_of.get(vid)));
         self.match_content(new, ObjectType::Port, false);
         self.match_lags(new);
@@ -499,11 +501,14 @@ impl<S: Sai> Syncd<S> {
                 actual.entries_mut().insert((*object, key), attrs);
             }
         }
-        let known = self.own.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
+        let mut there = self.own.clone();
+        let named = std::mem::take(&mut self.named);
+        there.extend(named.into_keys().filter_map(|vid| Some((vid, self.store.object_type(vid)?))));
+        let known = there.keys().chain([&SWITCH]).filter_map(|vid| Some((*vid, self.rid(*vid)?)));
         let previous = self.rid_of.clone();
         let mut view = Comparison { actual, rid_of: known.collect(), kept: Set::default(), previous };
         view.kept.extend(self.rid(SWITCH));
-        view.match_all(&new, &self.own);
+        view.match_all(&new, &there);
         let mut steps = view.steps(&new);
         for _ in 0..ROUNDS {
             let before = steps.len();

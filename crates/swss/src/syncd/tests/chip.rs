@@ -57,6 +57,12 @@ impl Chip {
             })
     }
 
+    /// The ports that it has not of its own.
+    fn made_ports(&self) -> Vec<Oid> {
+        let ports = self.objects.keys().filter(|(object, _)| *object == ObjectType::Port);
+        ports.filter_map(|(_, id)| id.oid()).filter(|oid| !self.own.contains(oid)).collect()
+    }
+
     fn one(&mut self, verb: Verb, object: ObjectType, item: &mut Item) -> Status {
         self.operations.push(format!("{verb:?} {object:?}"));
         if self.failures.pop() == Some(true) {
@@ -152,7 +158,9 @@ impl Sai for Chip {
                 Attr::SwitchDefaultVirtualRouter(_) => Attr::SwitchDefaultVirtualRouter(self.own[1]),
                 Attr::SwitchCpuPort(_) => Attr::SwitchCpuPort(self.own[2]),
                 Attr::SwitchPortNumber(_) => Attr::SwitchPortNumber(PORTS as u32),
-                Attr::SwitchPortList(_) => Attr::SwitchPortList(self.own[3..].into()),
+                Attr::SwitchPortList(_) => {
+                    Attr::SwitchPortList([&self.own[3..], &self.made_ports()].concat().into())
+                }
                 other => row.get(other.name()).cloned().ok_or(Status::NotImplemented)?,
             };
         }

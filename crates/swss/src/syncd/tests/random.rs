@@ -225,7 +225,10 @@ impl World {
         let rows = self.db.rows.clone();
         self.start();
         self.describe_again(&rows, keep);
-        // The view itself is what must come out.
+        // The view itself is what must come out, without ports that it does not use.
+        let mut described = self.syncd.view.take().unwrap();
+        self.syncd.leave_out_unused(&mut described);
+        self.syncd.view = Some(described);
         let mut view = BTreeMap::new();
         self.syncd.view.as_ref().unwrap().for_each(&mut |object, id, attrs| {
             let row = attrs.iter().map(|attr| (attr.name().to_string(), attr.clone()));
