@@ -4,7 +4,7 @@ use super::bfd::BfdSettings;
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file;
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{Afi, AnyPrefix};
 use std::net::IpAddr;
 
 /// A `[[static]]` table.
@@ -124,6 +124,17 @@ impl Checker {
                     &below(at, key!["next-hop", j]),
                     format!("{gateway} is on some link; write which in interface"),
                 );
+            }
+        }
+        let gateways = [("next-hop", &file.next_hop), ("backup", &file.backup)];
+        for (key, j, gateway) in
+            gateways.iter().flat_map(|(key, all)| all.iter().enumerate().map(|(j, g)| (*key, j, g)))
+        {
+            if prefix.afi() == Afi::Ipv6 && gateway.to_canonical().is_ipv4() {
+                let message = format!(
+                    "{gateway} is an IPv4 address, and IPv6 is forwarded by IPv6 neighbours; write one"
+                );
+                self.problem(&below(at, key![key, j]), message);
             }
         }
         let distance = file.distance.unwrap_or(1);

@@ -286,9 +286,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// An address of the other family leaves the route as it is.
+    /// An address of the other family leaves the route as it is. An IPv4-mapped one is of IPv4.
     fn set_next_hop(&mut self, address: IpAddr) {
-        let next_hop = match (self.route.family.afi(), address) {
+        let next_hop = match (self.route.family.afi(), address.to_canonical()) {
             (Afi::Ipv4, IpAddr::V4(a)) => NextHop::V4(a),
             (Afi::Ipv6, IpAddr::V6(_)) => NextHop::from(address),
             _ => return,

@@ -32,7 +32,7 @@ pub use received::{KeptFilter, KeptPlace, KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, SortedMap, for_each_bgp_family};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, SortedMap, for_each_bgp_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -180,8 +180,12 @@ impl Ingest {
                 counters.last_refusal = Some(why);
             }
         };
+        let canonical = next_hop.addr().to_canonical();
         // It is the receiver's own address (RFC 4271 section 5.1.3), but in a session over the loopback.
-        if next_hop.addr().to_canonical().is_loopback() && !info.address.to_canonical().is_loopback() {
+        let is_own = canonical.is_loopback() && !info.address.to_canonical().is_loopback();
+        // An IPv4-mapped address is no node's IPv6 address (RFC 4291 section 2.5.5.2), and no dataplane forwards IPv6 by an
+        // IPv4 neighbour without a label (RFC 4798): such a next hop is semantically incorrect (RFC 4271 section 6.3).
+        if is_own || N::Family::AFI == Afi::Ipv6 && canonical.is_ipv4() {
             forget::<N>(received, update);
             return refuse(Refusal::Martian, routes.withdraw(announced()));
         }

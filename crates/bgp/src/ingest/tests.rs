@@ -557,3 +557,21 @@ fn loopback_next_hops_are_refused_but_in_a_session_over_the_loopback() {
     ingest.update(&mut over_it, &loopback, &mut out).unwrap();
     assert_eq!(over_it.counters.announced, 1);
 }
+
+#[test]
+fn ipv6_paths_with_ipv4_mapped_next_hops_are_refused() {
+    let mut ingest = Ingest::default();
+    let mut out = ShardBatches::new([0; 64]);
+    let mapped = NextHop::from_v6(Ipv4Addr::new(10, 0, 1, 2).to_ipv6_mapped(), None);
+    let peer = peer(PeerKind::External, settings());
+    let info = PeerInfo { families: FamilySet::UNICAST, ..PeerInfo::clone(&peer.info) };
+    let mut peer = IngestPeer::new(Arc::new(info), settings());
+    let of_v6 = announce::<V6>(&attributes(&[65001], |_| {}), mapped, &["2001:db8:a::/48"]);
+    ingest.update(&mut peer, &of_v6, &mut out).unwrap();
+    assert_eq!((peer.counters.refused(Refusal::Martian), peer.counters.announced), (1, 0));
+    assert!(ops(&mut out).iter().all(|(attrs, _)| attrs.is_none()), "as if withdrawn");
+    let native = NextHop::from_v6("2001:db8::2".parse().unwrap(), None);
+    let of_v6 = announce::<V6>(&attributes(&[65001], |_| {}), native, &["2001:db8:a::/48"]);
+    ingest.update(&mut peer, &of_v6, &mut out).unwrap();
+    assert_eq!(peer.counters.announced, 1);
+}

@@ -43,7 +43,7 @@ impl NewRoute {
             Some(address) if address.is_unspecified() || address.is_multicast() || address.is_loopback() => {
                 return bad(format!("{address} is the address of no neighbour"));
             }
-            Some(address) if address.is_ipv4() != (prefix.afi() == Afi::Ipv4) => {
+            Some(address) if address.to_canonical().is_ipv4() != (prefix.afi() == Afi::Ipv4) => {
                 return bad(format!("{address} is of another family than {prefix}"));
             }
             Some(IpAddr::V6(address)) if address.is_unicast_link_local() => {
