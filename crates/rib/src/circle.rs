@@ -168,7 +168,7 @@ impl Resolver {
         if condition.iter().any(|target| settled(target) && !resolved(target)) {
             return true;
         }
-        let drops = group.key.next_hops == NextHops::Blackhole;
+        let drops = !matches!(group.key.next_hops, NextHops::Via(_));
         let members_do = drops || (members.iter().all(settled) && members.iter().any(resolved));
         let all = members.iter().chain(backups);
         let none_does = !drops && all.clone().all(|target| settled(target) && !resolved(target));

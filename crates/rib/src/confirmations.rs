@@ -16,7 +16,8 @@
 //! means that the prefix is forwarded as the RIB selects it, by whichever route.
 //!
 //! Exceptions are rare and are reported by prefix. A prefix is **blocked** while the FIB lacks the
-//! selected route: no candidate resolves, or a dataplane failed it. Blocks precede the fences that
+//! selected route: no candidate resolves, or a dataplane failed it. It is blocked too while a route of
+//! another protocol takes the place of BGP's and discards. Blocks precede the fences that
 //! they are exceptions of. A batch that names a blocked prefix gets the block again with its reply.
 //! So a fence confirms all prefixes before it but the blocked ones, whatever its receiver
 //! remembers.
@@ -30,10 +31,10 @@
 //! hold until a block follows.
 
 use crate::dataplane::{Dataplane, Dataplanes, InstallStatus};
-use crate::message::{DataplaneId, FeedFence, FibBatch, RibOut};
+use crate::message::{DataplaneId, FeedFence, FibBatch, RibOut, Source};
 use crate::resolver::Resolver;
 use crate::rib::{changed, route};
-use crate::table::RouteTables;
+use crate::table::{Candidate, Route, RouteTables};
 use ribtide_prefix::{AnyPrefix, Set, for_each_family};
 use std::collections::VecDeque;
 
@@ -79,7 +80,13 @@ impl Confirm {
 
     /// Switches confirmation on or off. Switching on reports every prefix that is not in place; it
     /// visits every route once.
-    pub(crate) fn switch(&mut self, on: bool, tables: &RouteTables, dataplanes: &Dataplanes) {
+    pub(crate) fn switch(
+        &mut self,
+        on: bool,
+        tables: &RouteTables,
+        resolver: &Resolver,
+        dataplanes: &Dataplanes,
+    ) {
         if self.on == on {
             return;
         }
@@ -88,7 +95,7 @@ impl Confirm {
         if on {
             for_each_family!(F => {
                 let routes = tables.get::<F>().routes.iter();
-                self.suspects.extend(routes.filter(|(_, r)| r.is_idle()).map(|(prefix, _)| (prefix.any(), false)));
+                self.suspects.extend(routes.filter(|(_, r)| r.is_idle() || discards(resolver, r)).map(|(prefix, _)| (prefix.any(), false)));
             });
             self.suspects
                 .extend(dataplanes.values().flat_map(|d| d.failed.keys()).map(|prefix| (*prefix, true)));
@@ -162,7 +169,7 @@ impl Confirm {
                 self.suspects.push((prefix, failed));
                 continue;
             }
-            let blocked = is_blocked(tables, dataplanes, prefix);
+            let blocked = is_blocked(tables, resolver, dataplanes, prefix);
             // A superseded change that failed may have lost the former route too.
             if (blocked || (failed && route(tables, prefix).is_some())) && self.blocked.insert(prefix) {
                 out.blocked.push((prefix, true));
@@ -237,8 +244,24 @@ fn is_unresolved(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix) -
     route(tables, prefix).is_some_and(|route| route.fib != 0 && !resolver.is_resolved(route.fib))
 }
 
-/// Whether the FIB is known to lack the selected route for `prefix`.
-fn is_blocked(tables: &RouteTables, dataplanes: &Dataplanes, prefix: AnyPrefix) -> bool {
+/// Whether the FIB is known to lack the selected route for `prefix`, or to discard where BGP forwards.
+fn is_blocked(tables: &RouteTables, resolver: &Resolver, dataplanes: &Dataplanes, prefix: AnyPrefix) -> bool {
     let Some(route) = route(tables, prefix) else { return false };
-    route.is_idle() || dataplanes.values().any(|d| d.failed.contains_key(&prefix))
+    route.is_idle()
+        || dataplanes.values().any(|d| d.failed.contains_key(&prefix))
+        || discards(resolver, route) && is_forwarded_by_bgp(tables, resolver, prefix, route)
+}
+
+/// Whether a route of another protocol than BGP is in the FIB and discards.
+pub(crate) fn discards(resolver: &Resolver, route: &Route) -> bool {
+    route.fib != 0 && route.fib_protocol().source() != Source::Bgp && resolver.discards(route.fib)
+}
+
+/// Whether BGP has a route for `prefix` that does not discard.
+fn is_forwarded_by_bgp(tables: &RouteTables, resolver: &Resolver, prefix: AnyPrefix, route: &Route) -> bool {
+    let forwards = |c: Candidate| c.protocol.source() == Source::Bgp && !resolver.discards(c.group);
+    match prefix {
+        AnyPrefix::V4(prefix) => tables.v4.candidates(prefix, route).any(forwards),
+        AnyPrefix::V6(prefix) => tables.v6.candidates(prefix, route).any(forwards),
+    }
 }

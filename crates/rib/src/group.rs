@@ -67,7 +67,7 @@ impl GroupKey {
     pub(crate) fn plain(next_hops: NextHops, recursion: bool) -> GroupKey {
         let next_hops = match next_hops {
             NextHops::Via(hops) => NextHops::Via(sorted(hops)),
-            NextHops::Blackhole => NextHops::Blackhole,
+            other => other,
         };
         let recursion = matches!(&next_hops, NextHops::Via(hops) if recurses(hops, recursion));
         GroupKey {
@@ -115,10 +115,7 @@ impl GroupKey {
     }
 
     pub(crate) fn hops(&self) -> &[ReceivedHop] {
-        match &self.next_hops {
-            NextHops::Via(hops) => hops,
-            NextHops::Blackhole => &[],
-        }
+        self.next_hops.hops()
     }
 
     /// What it resolves to when its targets have these `outcomes`, in order; `None` when no target
@@ -129,7 +126,7 @@ impl GroupKey {
         max_ecmp: u16,
     ) -> Option<FibGroup> {
         let first = match &self.next_hops {
-            NextHops::Blackhole => Some(FibGroup::Blackhole),
+            NextHops::Blackhole | NextHops::Unreachable => Some(FibGroup::Blackhole),
             NextHops::Via(hops) => flatten(hops.iter().zip(outcomes.by_ref()), max_ecmp),
         };
         let backup = flatten(self.backup.iter().zip(outcomes.by_ref()), max_ecmp);

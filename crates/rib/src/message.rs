@@ -176,8 +176,21 @@ impl ReceivedHop {
 pub enum NextHops {
     /// Any of these hops, by weight. In any order: the RIB sorts them and drops repetitions.
     Via(Vec<ReceivedHop>),
-    /// Packets are discarded.
+    /// Packets are discarded, on purpose: next hops that resolve by such a route discard too.
     Blackhole,
+    /// The router does not forward to the prefix: its route refuses packets, or sends the look-up to another table. No
+    /// next hop resolves by such a route (RFC 4271 section 9.1.2.1).
+    Unreachable,
+}
+
+impl NextHops {
+    /// The hops; none of a route that does not forward.
+    pub fn hops(&self) -> &[ReceivedHop] {
+        match self {
+            NextHops::Via(hops) => hops,
+            NextHops::Blackhole | NextHops::Unreachable => &[],
+        }
+    }
 }
 
 /// Everything that many routes of a batch share: all but the prefix.

@@ -596,8 +596,7 @@ impl Resolver {
                     why = UnresolvedReason::NoneResolves;
                     continue;
                 };
-                if self.is_bgps_discard(&candidate) {
-                    let why = UnresolvedReason::Discarded;
+                if let Some(why) = self.ends_look_up(&candidate) {
                     return LookupResult::Resolution(Resolution::unresolved(why, via));
                 }
                 match self.through(content, address, target.interface) {
@@ -616,11 +615,14 @@ impl Resolver {
         LookupResult::Resolution(Resolution::unresolved(why, None))
     }
 
-    /// Whether a route discards because BGP originates it. By an aggregate that resolves the next hops of
-    /// its own contributors, these would outlive the way to them.
-    fn is_bgps_discard(&self, candidate: &Candidate) -> bool {
-        candidate.protocol.source() == Source::Bgp
-            && self.groups.store[candidate.group].key.next_hops == NextHops::Blackhole
+    /// Why no next hop resolves by this route, nor by a less specific one. By an aggregate that resolves the next
+    /// hops of its own contributors, these would outlive the way to them.
+    fn ends_look_up(&self, candidate: &Candidate) -> Option<UnresolvedReason> {
+        match (&self.groups.store[candidate.group].key.next_hops, candidate.protocol.source()) {
+            (NextHops::Unreachable, _) => Some(UnresolvedReason::Refused),
+            (NextHops::Blackhole, Source::Bgp) => Some(UnresolvedReason::Discarded),
+            _ => None,
+        }
     }
 
     /// Answers whether a resolved route for `prefix` exists.
@@ -724,7 +726,7 @@ impl Resolver {
             }
             to_hops.or(drops)
         };
-        if key.next_hops == NextHops::Blackhole {
+        if !matches!(key.next_hops, NextHops::Via(_)) {
             return (0, 0, false);
         }
         let (members, rest) = targets.split_at(key.hops().len());
@@ -770,6 +772,11 @@ impl Resolver {
     pub(crate) fn is_resolved(&self, group: u32) -> bool {
         self.groups.store[group].content.is_some()
     }
+    /// Whether routes with this group discard.
+    pub(crate) fn discards(&self, group: u32) -> bool {
+        self.groups.store[group].content == Some(FibGroup::Blackhole)
+    }
+
     /// Whether FIB policy keeps routes with this group out of the FIB.
     #[inline]
     pub(crate) fn denies(&self, group: u32) -> bool {

@@ -167,7 +167,9 @@ impl Rib {
                 }
                 RibIn::Retry(id) => self.retries.push(id),
                 RibIn::Confirm(fence) => self.confirm.fence(fence),
-                RibIn::Suppress(on) => self.confirm.switch(on, &self.tables, &self.dataplanes),
+                RibIn::Suppress(on) => {
+                    self.confirm.switch(on, &self.tables, &self.resolver, &self.dataplanes)
+                }
             }
         }
     }

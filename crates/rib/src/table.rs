@@ -1,5 +1,6 @@
 //! The routing table: candidates per prefix, and the one that is in the FIB.
 
+use crate::confirmations::discards;
 use crate::message::{FibRoute, GroupId, Protocol, Source};
 use crate::redistribution::Redistributor;
 use crate::reselection_scan::ReselectionScan;
@@ -96,6 +97,11 @@ impl Route {
     /// Whether a source announces it and the FIB lacks it.
     pub(crate) fn is_idle(&self) -> bool {
         self.fib == 0 && self.group != 0
+    }
+
+    /// The protocol of the route in the FIB.
+    pub(crate) fn fib_protocol(&self) -> Protocol {
+        self.fib_protocol
     }
 
     fn set_candidate(&mut self, candidate: Option<Candidate>) {
@@ -330,7 +336,7 @@ impl<F: Family> Table<F> {
     }
 
     /// Selects every marked prefix again. Changes of the FIB go to `out`, the previous protocols to
-    /// `before`. Prefixes without a usable candidate go to `idle`, the installed candidate of each to
+    /// `before`. Prefixes without a usable candidate, or that another protocol than BGP discards, go to `idle`, the installed candidate of each to
     /// `redistribution`, if it is on.
     pub(crate) fn select(
         &mut self,
@@ -375,9 +381,10 @@ impl<F: Family> Table<F> {
                 (route.flags, route.fib_protocol) = (DENIED, denied.protocol);
                 self.counts.denied[denied.protocol as usize] += 1;
             }
+            let suspect = fib == 0 || discards(resolver, route);
             if shown.is_none() {
                 self.routes.remove(prefix);
-            } else if fib == 0 {
+            } else if suspect {
                 idle(prefix);
             }
         }

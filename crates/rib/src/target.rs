@@ -178,6 +178,8 @@ pub enum UnresolvedReason {
     NoneResolves,
     /// BGP's own discard holds it: that of an aggregate or of a client of the API.
     Discarded,
+    /// A route of another program holds it that refuses packets, or sends the look-up to another table.
+    Refused,
     /// Only a connected route may resolve it, and none holds it.
     NotConnected,
     /// It is tied to an interface, and no route to it uses that interface.
@@ -211,6 +213,9 @@ impl fmt::Display for UnresolvedReason {
             UnresolvedReason::Discarded => {
                 f.write_str("only a discard route that BGP originates holds it, such as an aggregate")
             }
+            UnresolvedReason::Refused => f.write_str(
+                "the kernel's route that holds it is unreachable, prohibit or throw, and does not forward",
+            ),
             UnresolvedReason::NotConnected => {
                 f.write_str("it is on no connected subnet and may not use other routes")
             }

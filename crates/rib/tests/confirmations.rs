@@ -170,6 +170,48 @@ fn a_failure_is_not_over_while_another_dataplane_is_not_done() {
     assert_eq!(reported(&rib.handle([ack(1, seq, &[], &[])])), (Some(1), blocked(failed[0], false)));
 }
 
+/// Another program's route takes the place of BGP's. Where it forwards, the prefix is forwarded all the same.
+#[test]
+fn prefix_that_another_protocol_discards_is_blocked_while_bgp_would_forward_it() {
+    let kernel = |next_hops| {
+        let set = RouteSet { next_hops, ..set(Protocol::Kernel, &[]) };
+        route(pfx("20.0.0.0/8"), Source::Kernel, Some(set))
+    };
+    for discard in [NextHops::Unreachable, NextHops::Blackhole] {
+        let mut rib = confirming(&[0]);
+        let acked = |rib: &mut Rib, events: Vec<RibIn>| {
+            let out = rib.handle(events);
+            let mut all = reported(&out);
+            if let Some(fib) = out.fib {
+                let (confirmed, blocked) = reported(&rib.handle([ack(0, fib.seq, &[], &[])]));
+                all = (confirmed.or(all.0), [all.1, blocked].concat());
+            }
+            all
+        };
+        let last = |reported: (Option<u64>, Vec<(String, bool)>)| reported.1.last().unwrap().1;
+        // The discard is there first.
+        assert_eq!(acked(&mut rib, vec![kernel(discard.clone())]), (None, vec![]));
+        let events = vec![bgp("20.0.0.0/8", "10.0.0.2"), fence(1)];
+        assert_eq!(acked(&mut rib, events), (Some(1), blocked("20.0.0.0/8", true)));
+        // It forwards now, then is a discard again, then gone.
+        let forwards = kernel(NextHops::Via(vec![gw("10.0.0.3")]));
+        assert_eq!(last(acked(&mut rib, vec![forwards])), false);
+        assert_eq!(last(acked(&mut rib, vec![kernel(discard.clone())])), true);
+        let gone = vec![withdraw("20.0.0.0/8", Source::Kernel)];
+        assert_eq!(last(acked(&mut rib, gone)), false);
+        // The discard comes second; BGP's own discard, such as an aggregate's, is no difference.
+        assert_eq!(last(acked(&mut rib, vec![kernel(discard.clone())])), true);
+        let aggregate = RouteSet { next_hops: NextHops::Blackhole, ..set(BGP, &[]) };
+        let events = vec![route(pfx("20.0.0.0/8"), Source::Bgp, Some(aggregate)), fence(2)];
+        let (confirmed, changed) = acked(&mut rib, events);
+        assert_eq!((confirmed, changed.last().cloned()), (Some(2), Some(("20.0.0.0/8".into(), false))));
+        // Switched off and on.
+        rib.handle([RibIn::Suppress(false), bgp("20.0.0.0/8", "10.0.0.2")]);
+        let out = rib.handle([RibIn::Suppress(true)]);
+        assert_eq!(reported(&out).1, blocked("20.0.0.0/8", true));
+    }
+}
+
 #[test]
 fn unresolved_prefix_is_blocked() {
     let mut rib = confirming(&[0]);

@@ -55,7 +55,8 @@ fn route_set() -> impl Strategy<Value = RouteSet> {
     let prefix = || prop::sample::select(&PREFIXES[..]).prop_map(pfx);
     let next_hops = prop_oneof![
         1 => Just(NextHops::Blackhole),
-        16 => prop::collection::vec(hop(), 1..4).prop_map(NextHops::Via),
+        1 => Just(NextHops::Unreachable),
+        32 => prop::collection::vec(hop(), 1..4).prop_map(NextHops::Via),
     ];
     let backup = prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(hop(), 1..3)];
     let track = prop_oneof![

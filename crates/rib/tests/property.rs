@@ -98,6 +98,7 @@ fn received() -> impl Strategy<Value = ReceivedHop> {
 fn route_set() -> impl Strategy<Value = RouteSet> {
     let next_hops = prop_oneof![
         1 => Just(NextHops::Blackhole),
+        1 => Just(NextHops::Unreachable),
         12 => prop::collection::vec(received(), 0..4).prop_map(NextHops::Via),
     ];
     let protocol = prop::sample::select(&Protocol::ALL[1..]);

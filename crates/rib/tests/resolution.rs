@@ -329,6 +329,32 @@ fn a_blackhole_discards_unless_there_is_another_hop() {
     b.expect("21.0.0.0/8", &[hop("10.0.0.2", 1)]);
 }
 
+/// Another program's `unreachable`, `prohibit` or `throw`: the usual safety net is a default of that kind.
+#[test]
+fn no_next_hop_resolves_by_a_route_that_refuses_packets() {
+    let refusing = |prefix: &str| {
+        let set = RouteSet { next_hops: NextHops::Unreachable, ..set(Protocol::Kernel, &[]) };
+        route(pfx(prefix), Source::Kernel, Some(set))
+    };
+    let mut b = bench(vec![
+        refusing("0.0.0.0/0"),
+        announce("192.0.2.0/24", STATIC, &[gw("10.0.0.2")]),
+        announce("20.0.0.0/8", INT, &[gw("192.0.2.1")]),
+        announce("21.0.0.0/8", INT, &[gw("192.0.2.1"), gw("203.0.113.1")]),
+    ]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
+    b.expect("21.0.0.0/8", &[hop("10.0.0.2", 1)]);
+    b.handle(vec![withdraw("192.0.2.0/24", Source::Static)]);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::Refused);
+    b.expect_why("21.0.0.0/8", UnresolvedReason::Refused);
+    assert_eq!(b.fib("0.0.0.0/0"), Some(FibGroup::Blackhole), "the kernel's own route");
+    // Less specific routes do not answer for it: the kernel does not go on either.
+    b.handle(vec![refusing("192.0.2.0/25"), announce("192.0.2.0/24", STATIC, &[gw("10.0.0.2")])]);
+    b.expect_why("20.0.0.0/8", UnresolvedReason::Refused);
+    b.handle(vec![withdraw("192.0.2.0/25", Source::Kernel)]);
+    b.expect("20.0.0.0/8", &[hop("10.0.0.2", 1)]);
+}
+
 #[test]
 fn a_group_is_cut_to_the_most_hops_allowed() {
     let mut b = Bench::new(RibConfig { max_ecmp: 2, ..RibConfig::default() });

@@ -13,8 +13,8 @@ use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
-    CandidateInfo, Explanation, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop, Rib,
-    SelectionResult, VrfId, VrfPrefix,
+    CandidateInfo, Explanation, FibGroup, GroupId, HopInfo, InstallStatus, Outcome, Protocol, ReceivedHop,
+    Rib, SelectionResult, Source, VrfId, VrfPrefix,
 };
 use ribtide_ribd::{RibHandle, RibStage};
 use std::net::IpAddr;
@@ -457,6 +457,17 @@ fn rib_stage(
         messages.push("every route has distance 255, which says never to use it".into());
     }
     let selected = e.candidates.iter().any(|c| c.selection == SelectionResult::Selected);
+    let is_selected = |c: &&CandidateInfo| c.selection == SelectionResult::Selected;
+    if let Some(discarding) =
+        e.candidates.iter().find(is_selected).filter(|_| e.group.content == Some(FibGroup::Blackhole))
+    {
+        let is_bgps = |c: &CandidateInfo| c.protocol.source() == Source::Bgp;
+        if !is_bgps(discarding) && e.candidates.iter().any(is_bgps) {
+            messages
+                .push("with fib.suppress-fib-pending BGP advertises the prefix when it is forwarded".into());
+        }
+        messages.push(DISCARDS.into());
+    }
     let unresolved = e.candidates.first().is_some_and(|c| c.selection == SelectionResult::Unresolved);
     if !selected
         && unresolved
@@ -468,6 +479,9 @@ fn rib_stage(
     }
     stage("rib", if selected { StageState::Passed } else { StageState::Stopped }, messages)
 }
+
+/// The last message of the RIB manager's stage about a route that discards.
+const DISCARDS: &str = "packets to it are discarded";
 
 /// Where the route is, as a sentence. `source`: the source of a route that is not from BGP; then
 /// the stage of BGP does not count.
@@ -508,13 +522,14 @@ fn conclude(
         Some((rib, _)) if rib.state == StageState::Absent => {
             "the route is in BGP alone: the RIB manager gets none of it".into()
         }
-        Some((_, behind)) => {
+        Some((rib, behind)) => {
+            let discards = rib.messages.last().is_some_and(|message| message == DISCARDS);
             let ends = |state| last_stages(behind, asics, state);
             let missing = match ends(StageState::Absent).as_slice() {
                 [] => String::new(),
                 missing => format!("; {} does not have it", missing.join(", ")),
             };
-            match ends(StageState::Passed).as_slice() {
+            let conclusion = match ends(StageState::Passed).as_slice() {
                 [] if missing.is_empty() => format!("the {route} is selected, and no dataplane takes routes"),
                 [] => format!("the {route} is selected{missing}"),
                 [one] => format!("the {route} is all the way through: {one} has it{missing}"),
@@ -524,7 +539,8 @@ fn conclude(
                         rest.join(", ")
                     )
                 }
-            }
+            };
+            if discards { format!("{conclusion}; {DISCARDS}") } else { conclusion }
         }
     }
 }

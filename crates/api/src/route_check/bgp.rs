@@ -290,7 +290,7 @@ impl Comparison {
 /// Whether a next hop of a group resolves, or why none does. `set` is the content of the group.
 fn resolves(stage: &RibStage, group: GroupId, set: &RouteSet) -> Result<(), String> {
     let hops = stage.rib.default_vrf().received_hops(group);
-    if set.next_hops == NextHops::Blackhole || hops.iter().any(|hop| hop.outcome.is_resolved()) {
+    if !matches!(set.next_hops, NextHops::Via(_)) || hops.iter().any(|hop| hop.outcome.is_resolved()) {
         return Ok(());
     }
     let why = hops.iter().filter_map(|hop| match &hop.outcome {

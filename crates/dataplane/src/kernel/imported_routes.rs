@@ -28,6 +28,8 @@ use std::net::IpAddr;
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Forwarding {
     Blackhole,
+    /// It refuses packets, or sends the look-up to the next table, which has no route in the usual order.
+    Unreachable,
     Hops(Vec<Hop>),
     Object(u32),
 }
@@ -346,7 +348,7 @@ impl ImportedRoutes {
         let concerned = |known: &ImportedRoute| {
             known.prefsrc.is_some() && known.prefsrc == address
                 || match &known.forwarding {
-                    Forwarding::Blackhole => false,
+                    Forwarding::Blackhole | Forwarding::Unreachable => false,
                     Forwarding::Hops(hops) => hops.iter().any(|hop| hop.via.ifindex == ifindex),
                     Forwarding::Object(_) => true,
                 }
@@ -417,6 +419,9 @@ impl ImportedRoutes {
         let forwarding = match (route.kind, route.next_hops) {
             (RouteKind::Unicast, Given::Id(id)) => Forwarding::Object(id),
             (RouteKind::Unicast, Given::Inline(hops)) => Forwarding::Hops(hops.collect()),
+            (RouteKind::Unreachable | RouteKind::Prohibit | RouteKind::Other(_), _) => {
+                Forwarding::Unreachable
+            }
             _ => Forwarding::Blackhole,
         };
         let known = ImportedRoute { forwarding, prefsrc: route.prefsrc, protocol: route.protocol };
@@ -468,7 +473,6 @@ impl ImportedRoutes {
         let kind = match route.kind {
             RouteKind::Unicast => !matches!(route.next_hops, Given::None),
             RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit => true,
-            // The kernel goes on in the next table, which has no route in the usual order.
             RouteKind::Other(RTN_THROW) => true,
             _ => false,
         };
@@ -502,7 +506,7 @@ impl ImportedRoutes {
             routes.iter().filter_map(|(metric, known)| Some((*metric, self.next_hops(&known.forwarding)?)));
         let (metric, next_hops) = known.next()?;
         let backup = match known.next() {
-            Some((_, NextHops::Via(hops))) if next_hops != NextHops::Blackhole => hops,
+            Some((_, NextHops::Via(hops))) if matches!(next_hops, NextHops::Via(_)) => hops,
             _ => Vec::new(),
         };
         Some(Best { metric, next_hops, backup })
@@ -511,6 +515,7 @@ impl ImportedRoutes {
     fn next_hops(&self, forwarding: &Forwarding) -> Option<NextHops> {
         let hops: Vec<Hop> = match forwarding {
             Forwarding::Blackhole => return Some(NextHops::Blackhole),
+            Forwarding::Unreachable => return Some(NextHops::Unreachable),
             Forwarding::Hops(hops) => hops.clone(),
             Forwarding::Object(id) => match self.objects.get(id)? {
                 Object::Blackhole => return Some(NextHops::Blackhole),
@@ -588,6 +593,7 @@ mod tests {
             lines.push(match batch.sets.get(*set as usize) {
                 None => format!("{prefix} gone"),
                 Some(RouteSet { next_hops: NextHops::Blackhole, metric, .. }) => format!("{prefix} {metric} dropped"),
+                Some(RouteSet { next_hops: NextHops::Unreachable, metric, .. }) => format!("{prefix} {metric} refused"),
                 Some(RouteSet { next_hops: NextHops::Via(hops), metric, backup, .. }) => {
                     let written = |hops: &[ReceivedHop]| hops.iter().map(|h| format!(
                         " {}@{}",
@@ -636,7 +642,17 @@ mod tests {
         assert!(news(&mut imported).is_empty());
         let dropped = Route { kind: RouteKind::Unreachable, ..route("2001:db8::/32", 9, Given::None) };
         imported.take(&Content::NewRoute(dropped));
-        assert_eq!(news(&mut imported), ["2001:db8::/32 9 dropped"]);
+        assert_eq!(news(&mut imported), ["2001:db8::/32 9 refused"]);
+        for (kind, is) in [
+            (RouteKind::Prohibit, "refused"),
+            (RouteKind::Other(RTN_THROW), "refused"),
+            (RouteKind::Blackhole, "dropped"),
+        ] {
+            imported.take(&Content::NewRoute(Route { kind, ..route("192.0.2.0/24", 9, Given::None) }));
+            assert_eq!(news(&mut imported), [format!("192.0.2.0/24 9 {is}")]);
+            imported.take(&Content::DelRoute(Route { kind, ..route("192.0.2.0/24", 9, Given::None) }));
+            news(&mut imported);
+        }
     }
 
     #[test]

@@ -72,6 +72,8 @@ enum Answer {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Group {
     blackhole: bool,
+    /// Section 2, rule 5: no query resolves by it.
+    unreachable: bool,
     /// In the order (gateway, interface), with the weight of each.
     members: Vec<(Query, u16)>,
     backup: Vec<(Query, u16)>,
@@ -530,7 +532,8 @@ impl Evaluation {
                     Some(None) => continue,
                     Some(Some(content)) => content,
                 };
-                if candidate.protocol.source() == Source::Bgp && candidate.group.blackhole {
+                let of_bgp = candidate.protocol.source() == Source::Bgp && candidate.group.blackhole;
+                if of_bgp || candidate.group.unreachable {
                     return Walk::Answered(Answer::Unresolved(Reason::Other));
                 }
                 // Rule 5.
@@ -625,7 +628,7 @@ impl Evaluation {
 
     /// What the group's members resolve to, without the backup ones.
     fn of_members(&self, oracle: &Oracle, group: &Group) -> Option<Content> {
-        if group.blackhole {
+        if group.blackhole || group.unreachable {
             return Some(Content { fib: FibGroup::Blackhole, way: Way::default(), level: 0 });
         }
         self.hops_of(oracle, &group.members)
@@ -692,7 +695,7 @@ impl Evaluation {
         if count > 0 && count < group.members.len() {
             cases.push(Case::PartialFailure);
         }
-        if self.evaluated.groups[group].is_some() && count == 0 && !group.blackhole {
+        if self.evaluated.groups[group].is_some() && count == 0 && !group.blackhole && !group.unreachable {
             cases.push(Case::OnBackup);
         }
         let most = usize::from(oracle.config.max_ecmp);
@@ -848,9 +851,10 @@ fn group_of(prefix: AnyPrefix, set: &RouteSet) -> Group {
     });
     Group {
         blackhole: set.next_hops == NextHops::Blackhole,
+        unreachable: set.next_hops == NextHops::Unreachable,
         members: match &set.next_hops {
             NextHops::Via(hops) => members(hops, set.allow_recursion),
-            NextHops::Blackhole => Vec::new(),
+            NextHops::Blackhole | NextHops::Unreachable => Vec::new(),
         },
         backup: members(&set.backup, set.backup_recursion),
         condition,
