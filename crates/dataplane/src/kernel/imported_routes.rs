@@ -384,8 +384,8 @@ impl ImportedRoutes {
                             backup,
                             backup_recursion: true,
                             track: None,
-                            distance: Protocol::Kernel.default_distance(),
-                            metric,
+                            distance: distance(metric),
+                            metric: metric & METRIC_BITS,
                             // The kernel checked that the gateway is reachable; it may be behind
                             // another of these routes.
                             allow_recursion: true,
@@ -535,6 +535,16 @@ impl ImportedRoutes {
     }
 }
 
+/// The bits of a kernel's metric that are one; those above are an administrative distance.
+const METRIC_BITS: u32 = 0x00ff_ffff;
+
+/// The administrative distance of a kernel's route, by FRR's convention (zebra, "Administrative Distance"): the highest byte
+/// of the metric. A route of last resort, such as `unreachable default metric 4278198272` of a VRF, has 255 so, and is
+/// never used; the usual metrics have 0.
+fn distance(metric: u32) -> u8 {
+    Protocol::Kernel.default_distance().max((metric >> 24) as u8)
+}
+
 /// The table that routes of the default VRF are imported from.
 pub(super) fn table(config: &KernelConfig) -> u32 {
     if config.vrf.is_some() { config.table } else { RT_TABLE_MAIN.into() }
@@ -652,6 +662,19 @@ mod tests {
             assert_eq!(news(&mut imported), [format!("192.0.2.0/24 9 {is}")]);
             imported.take(&Content::DelRoute(Route { kind, ..route("192.0.2.0/24", 9, Given::None) }));
             news(&mut imported);
+        }
+    }
+
+    #[test]
+    fn the_highest_byte_of_a_metric_is_a_distance() {
+        let mut imported = ImportedRoutes::new(&KernelConfig::default());
+        let hops = [hop("10.0.0.2", 3)];
+        for (metric, expected) in [(1024, (0, 1024)), (0x1e00_0005, (30, 5)), (4_278_198_272, (255, 8192))] {
+            imported.take(&Content::NewRoute(route("0.0.0.0/0", metric, Given::Inline(Hops::from(&hops[..])))));
+            let batch = imported.news().unwrap();
+            assert_eq!((batch.sets[0].distance, batch.sets[0].metric), expected);
+            imported.take(&Content::DelRoute(route("0.0.0.0/0", metric, Given::Inline(Hops::from(&hops[..])))));
+            imported.news();
         }
     }
 
