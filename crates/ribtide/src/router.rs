@@ -6,7 +6,7 @@ use ribtide_config::{self as config, Config, ProcessConfig};
 use ribtide_daemon::router::Router;
 use ribtide_privileges::{self as privileges, CapabilitySet, Kept, Privileges};
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread;
+use ribtide_runtime::{code_pages, thread};
 use std::fmt::Display;
 use std::os::unix::fs::chown;
 use std::path::Path;
@@ -33,6 +33,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         tracing::error!(target: target::ROUTER, "{error}");
         Failure { exit, sentence: None }
     };
+    // Each of the two halves of the start has code that nothing uses afterwards.
+    unmap_code_pages();
     let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
     thread::release_priority();
     let socket = router.socket();
@@ -44,7 +46,16 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         "the router is running; `ribtide show bgp summary --socket {socket}` looks inside"
     );
     tracing::info!(target: target::PROCESS, "{kept}");
+    unmap_code_pages();
     router.run_until_signal().map_err(|e| failed(Exit::Failed, &e))
+}
+
+/// Unmaps the code that only the start has used. Without that the router needs some megabytes more.
+fn unmap_code_pages() {
+    match code_pages::unmap() {
+        Ok(bytes) => tracing::debug!(target: target::PROCESS, bytes, "unmapped pages of the program"),
+        Err(e) => tracing::debug!(target: target::PROCESS, "pages of the program stay mapped: {e}"),
+    }
 }
 
 /// Gives up the privileges of root that a router does not use. The folder of the API socket is

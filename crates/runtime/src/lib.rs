@@ -9,6 +9,7 @@
 pub mod activity;
 pub mod call;
 pub mod clock;
+pub mod code_pages;
 pub mod connect;
 pub mod cpu;
 pub mod date;

@@ -88,7 +88,7 @@ impl Shard {
                 let routes = self.tables.get_mut::<F>()[step].iter_mut();
                 routes.for_each(|route: &mut Route<F>| route.renew_stamp(renew));
             }),
-            Some(step) => self.core.paths.stamps_of_step(step).for_each(renew),
+            Some(step) => self.core.paths.renew_stamps_of_step(step, renew),
         }
     }
 }

@@ -83,6 +83,7 @@ impl ToEgress {
     }
 
     /// The batch of best paths, if it is for this audience.
+    #[inline(always)]
     fn best_mut(&mut self, to: Audience) -> Option<&mut BestBatch> {
         match (self, to) {
             (ToEgress::All(batch), Audience::All)
@@ -150,10 +151,10 @@ impl ShardOut {
     }
 
     /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
+    #[inline(always)]
     pub(super) fn path(&mut self, to: Audience, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
         if self.effects.egress.last_mut().is_none_or(|last| last.best_mut(to).is_none()) {
-            self.others.clear();
-            self.effects.egress.push(ToEgress::best(to));
+            self.begin_batch(to);
         }
         match self.effects.egress.last_mut().and_then(|last| last.best_mut(to)) {
             Some(batch) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
@@ -161,8 +162,16 @@ impl ShardOut {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn begin_batch(&mut self, to: Audience) {
+        self.others.clear();
+        self.effects.egress.push(ToEgress::best(to));
+    }
+
     /// Adds a change of the best path of `prefix`, from one index of [`ShardOut::path`] to another;
     /// at most one is [`NONE`].
+    #[inline(always)]
     pub(super) fn change<F: BgpFamily>(&mut self, to: Audience, prefix: Prefix<F>, old: u32, new: u32) {
         self.len += 1;
         if let Some(batch) = self.effects.egress.last_mut().and_then(|last| last.best_mut(to)) {

@@ -63,26 +63,24 @@ impl Gate {
     /// The best path is advertised.
     pub(super) const OPEN: Gate = Gate(0);
     /// It has no eligible path, a next hop awaits its first answer, and the former path stays advertised.
-    const HELD: Gate = Gate(ADVERTISED);
-
-    /// Whether the former path stays advertised because the next hop of its successor awaits its first answer.
-    pub(super) fn is_held(self) -> bool {
-        self == Gate::HELD
-    }
+    pub(super) const HELD: Gate = Gate(ADVERTISED);
 
     /// Whether it waits for a fence.
+    #[inline]
     pub(super) fn is_waiting(self) -> bool {
         self.0 & WAITS != 0
     }
 
     /// From its [flags](Gate::flags) and the tag, which counts only if they say that it waits.
+    #[inline]
     pub(super) fn of_parts(flags: u8, tag: u16) -> Gate {
         let flags = u16::from(flags) << 8;
         Gate(if flags & WAITS == 0 { flags } else { flags | tag })
     }
 
     /// Its flags, in the three highest bits.
-    pub(super) fn flags(self) -> u8 {
+    #[inline]
+    pub(super) const fn flags(self) -> u8 {
         (self.0 >> 8) as u8 & 0xe0
     }
 
@@ -363,8 +361,8 @@ impl Core {
         }
     }
 
-    /// Returns the new gate of a prefix whose best path changed. `fed`: the RIB manager got a
-    /// change.
+    /// Returns the new gate of a prefix whose best path changed and that is not open, or has to
+    /// wait now. `fed`: the RIB manager got a change.
     pub(super) fn passes<F: BgpFamily>(
         &mut self,
         prefix: Prefix<F>,
@@ -373,10 +371,6 @@ impl Core {
         fed: bool,
         out: &mut ShardOut,
     ) -> Gate {
-        if gate == Gate::OPEN && !(self.gates.on && fed && new.is_some()) {
-            self.advertise(prefix, old, new, out);
-            return Gate::OPEN;
-        }
         if new.is_none() || !self.gates.on {
             self.resend(prefix, gate, old, new, out);
             self.gates.count(gate, Gate::OPEN);
@@ -439,14 +433,20 @@ impl Core {
     }
 
     /// The advertised path of a route.
+    #[inline]
     pub(super) fn advertised<F: BgpFamily>(&self, route: &Route<F>) -> Option<Path> {
-        match route.gate() {
-            Gate::OPEN => self.best_of(route),
-            gate if gate.advertises_former() => {
-                self.gates.advertised.get::<F>().get(&route.prefix()).copied()
-            }
-            _ => None,
+        match route.is_open() {
+            true => self.best_of(route),
+            false => self.advertised_behind(route),
         }
+    }
+
+    /// The advertised path of a route whose gate is not open.
+    #[cold]
+    #[inline(never)]
+    fn advertised_behind<F: BgpFamily>(&self, route: &Route<F>) -> Option<Path> {
+        let former = route.gate().advertises_former();
+        former.then(|| self.gates.advertised.get::<F>().get(&route.prefix()).copied())?
     }
 
     /// Whether the best path of a route is advertised.

@@ -855,7 +855,7 @@ impl Core {
         new: Option<SelectedPath>,
         out: &mut ShardOut,
     ) {
-        if old == new && !self.several && !route.gate().is_held() {
+        if old == new && !self.several && !route.is_held() {
             // Most selections among several paths end so: nothing is fed or advertised.
             return;
         }
@@ -863,7 +863,7 @@ impl Core {
         let left = new.is_some();
         let (old, new) = (old.and_then(SelectedPath::best), new.and_then(SelectedPath::best));
         let same = old == new && !fed;
-        if same && !route.gate().is_held() {
+        if same && !route.is_held() {
             return;
         }
         // Without a best path, a report of the RIB manager may bring one.
@@ -876,6 +876,9 @@ impl Core {
         }
         if let Some(new) = new {
             self.sessions.counts::<F>(new.session).best += 1;
+        }
+        if route.is_open() && !waits && !(self.gates.is_on() && fed && new.is_some()) {
+            return self.advertise(route.prefix(), old, new, out);
         }
         let gate = match waits {
             true => self.holds(route.prefix(), route.gate(), old),
@@ -918,16 +921,27 @@ impl Core {
         match self.renewed(old, new) {
             // A new session of the peer may have other properties, so workers get the change.
             Some(true) => {}
-            Some(false) => {
-                let (before, after) = (self.index(to, old, out), self.index(to, new, out));
-                out.change(to, prefix, before, NONE);
-                out.change(to, prefix, NONE, after);
-            }
+            Some(false) => self.send_moved(to, prefix, [old, new], out),
             None => {
                 let (before, after) = (self.index(to, old, out), self.index(to, new, out));
                 out.change(to, prefix, before, after);
             }
         }
+    }
+
+    /// Sends a path as withdrawn and announced: its peer has another identifier.
+    #[cold]
+    #[inline(never)]
+    fn send_moved<F: BgpFamily>(
+        &mut self,
+        to: Audience,
+        prefix: Prefix<F>,
+        [old, new]: [Option<Path>; 2],
+        out: &mut ShardOut,
+    ) {
+        let (before, after) = (self.index(to, old, out), self.index(to, new, out));
+        out.change(to, prefix, before, NONE);
+        out.change(to, prefix, NONE, after);
     }
 
     /// Whether two paths differ only in the session of their peer, and in their path identifiers:
@@ -942,6 +956,7 @@ impl Core {
         (old.id == new.id).then(|| old.router_id == new.router_id)
     }
 
+    #[inline(always)]
     fn index(&mut self, to: Audience, path: Option<Path>, out: &mut ShardOut) -> u32 {
         let Some(path) = path else { return NONE };
         let source = self.sessions.get(path.session).info.id;

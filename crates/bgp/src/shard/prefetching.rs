@@ -34,9 +34,6 @@ impl Core {
                 routes.push(*table.get(at));
             }
         }
-        for route in &routes {
-            prefetch(route.newest_stamp(&self.paths));
-        }
         match leaving {
             Some(session) => self.prefetch_leaving(&routes, session),
             None => self.prefetch_best(&routes),

@@ -86,9 +86,7 @@ impl<F: BgpFamily> Route<F> {
         if paths.len() > 1 {
             let block = store.take(paths.len());
             store.get_mut(block, paths.len()).copy_from_slice(paths);
-            if let Some(there) = store.stamps_mut(block, paths.len()) {
-                there.copy_from_slice(stamps);
-            }
+            stamps.iter().enumerate().for_each(|(n, stamp)| store.set_stamp(block, n, *stamp));
             route.path = Path { attrs: block, session: paths.len() as u16, hint: 0 };
             route.state |= SEVERAL;
             route.set_selected(selected, usable);
@@ -102,10 +100,22 @@ impl<F: BgpFamily> Route<F> {
         Gate::of_parts(self.state & GATE, self.word)
     }
 
+    /// Whether the former path stays advertised because the next hop of its successor awaits its first answer.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.state & GATE == Gate::HELD.flags()
+    }
+
+    /// Whether its gate is [`Gate::OPEN`].
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.state & GATE == 0
+    }
+
     /// Sets its FIB suppression state. A gate that waits takes the place of the stamp of a single path, which gets the
     /// stamp `now` when it no longer waits.
     pub(super) fn set_gate(&mut self, gate: Gate, Stamp(now): Stamp) {
-        let waited = self.gate().is_waiting();
+        let waited = self.is_waiting();
         self.state = self.state & !GATE | gate.flags();
         match gate.tag() {
             Some(tag) => self.word = tag,
@@ -114,24 +124,23 @@ impl<F: BgpFamily> Route<F> {
         }
     }
 
+    /// Whether it waits for a fence.
+    #[inline]
+    fn is_waiting(&self) -> bool {
+        Gate::of_parts(self.state & GATE, 0).is_waiting()
+    }
+
     /// When its single path changed; not known while it waits.
     fn stamp(&self) -> Option<Stamp> {
-        (!self.gate().is_waiting()).then_some(Stamp(self.word))
+        (!self.is_waiting()).then_some(Stamp(self.word))
     }
 
     /// When each of its paths changed, from the oldest to the newest; `None`: not known, because the only path waits for
     /// dataplanes.
     pub(super) fn stamps<'a>(&'a self, store: &'a PathStore) -> impl Iterator<Item = Option<Stamp>> + 'a {
-        let (single, several) = match self.is_several() {
-            true => (None, store.stamps(self.path.attrs, self.len())),
-            false => (Some(self.stamp()), &[][..]),
-        };
-        single.into_iter().chain(several.iter().copied().map(Some))
-    }
-
-    /// The stamp of the newest of several paths, to be prefetched.
-    pub(super) fn newest_stamp(&self, store: &PathStore) -> Option<Stamp> {
-        if self.is_several() { store.stamps(self.path.attrs, self.len()).last().copied() } else { None }
+        let single = (!self.is_several()).then(|| self.stamp());
+        let several = self.is_several().then(|| store.stamps(self.path.attrs, self.len()).map(Some));
+        single.into_iter().chain(several.into_iter().flatten())
     }
 
     /// Changes the stamp in its slot, if there is one.
@@ -143,7 +152,7 @@ impl<F: BgpFamily> Route<F> {
     }
 
     fn set_stamp(&mut self, Stamp(word): Stamp) {
-        if !self.gate().is_waiting() {
+        if !self.is_waiting() {
             self.word = word;
         }
     }
@@ -254,47 +263,33 @@ impl<F: BgpFamily> Route<F> {
         let len = self.len();
         if !self.is_several() {
             let block = store.take(2);
-            store.get_mut(block, 2).copy_from_slice(&[self.path, path]);
-            let first = self.stamp().unwrap_or(now);
-            if let Some(stamps) = store.stamps_mut(block, 2) {
-                stamps.copy_from_slice(&[first, now]);
-            }
+            store.set(block, 0, self.path, self.stamp().unwrap_or(now));
+            store.set(block, 1, path, now);
             self.state |= SEVERAL;
             self.path = Path { attrs: block, session: 2, hint: 0 };
             return;
         }
         if is_full(len) {
-            self.resize(store, len, len + 1, len);
+            self.path.attrs = store.resize(self.path.attrs, len + 1, len);
         }
-        store.get_mut(self.path.attrs, len + 1)[len] = path;
-        if let Some(stamps) = store.stamps_mut(self.path.attrs, len + 1) {
-            stamps[len] = now;
-        }
+        store.set(self.path.attrs, len, path, now);
         self.path.session += 1;
     }
 
     /// Removes the path at `index` of a route that has more than one. The caller selects again.
     pub(super) fn remove(&mut self, store: &mut PathStore, index: usize) -> Path {
         let len = self.len();
-        let paths = store.get_mut(self.path.attrs, len);
-        let gone = paths[index];
-        paths.copy_within(index + 1.., index);
-        let left = paths[0];
-        let mut stamp = Stamp::default();
-        if let Some(stamps) = store.stamps_mut(self.path.attrs, len) {
-            stamps.copy_within(index + 1.., index);
-            stamp = stamps[0];
-        }
+        let block = self.path.attrs;
+        let gone = store.shift(block, len, index);
         if len == 2 {
-            let block = self.path.attrs;
-            self.path = left;
+            self.path = store.get(block, 1)[0];
             self.state &= !SEVERAL;
-            self.set_stamp(stamp);
-            store.give(block, 2);
+            self.set_stamp(store.stamps(block, 1).next().unwrap_or_default());
+            store.give(block);
             return gone;
         }
         if is_full(len - 1) {
-            self.resize(store, len, len - 1, len - 1);
+            self.path.attrs = store.resize(block, len - 1, len - 1);
         }
         self.path.session -= 1;
         gone
@@ -307,30 +302,16 @@ impl<F: BgpFamily> Route<F> {
             return std::mem::replace(&mut self.path, path);
         }
         let len = self.len();
-        let paths = store.get_mut(self.path.attrs, len);
-        let gone = paths[index];
-        paths.copy_within(index + 1.., index);
-        paths[len - 1] = path;
-        if let Some(stamps) = store.stamps_mut(self.path.attrs, len) {
-            stamps.copy_within(index + 1.., index);
-            stamps[len - 1] = now;
-        }
+        let gone = store.shift(self.path.attrs, len, index);
+        store.set(self.path.attrs, len - 1, path, now);
         gone
     }
 
     /// Frees its block in the store.
     pub(super) fn clear(&self, store: &mut PathStore) {
         if self.is_several() {
-            store.give(self.path.attrs, self.len());
+            store.give(self.path.attrs);
         }
-    }
-
-    /// Moves `count` paths to a block of another size.
-    fn resize(&mut self, store: &mut PathStore, from: usize, to: usize, count: usize) {
-        let (old, new) = (self.path.attrs, store.take(to));
-        store.copy(old, new, count);
-        store.give(old, from);
-        self.path.attrs = new;
     }
 }
 

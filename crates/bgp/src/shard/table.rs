@@ -109,6 +109,12 @@ impl<S: Slot> Table<S> {
             if self.slots.len() <= start {
                 self.slots.resize(start + 1, S::empty());
             }
+            // Most entries find their place free.
+            if self.slots[start].is_empty() {
+                self.slots[start] = slot;
+                self.len += 1;
+                return;
+            }
             let before = |slot: &S| !slot.is_empty() && slot.hash(&self.seed) <= hash;
             let at = start + self.slots[start..].iter().take_while(|slot| before(slot)).count();
             let free = self.slots[at..].iter().position(S::is_empty);
@@ -303,8 +309,10 @@ impl<S: Slot> Table<S> {
         let old = std::mem::replace(&mut self.slots, Vec::with_capacity(room(spread)));
         self.spread = spread;
         for slot in old.into_iter().filter(|slot| !slot.is_empty()) {
-            let at = self.home(slot.hash(&self.seed)).max(self.slots.len());
-            self.slots.resize(at, S::empty());
+            let home = self.home(slot.hash(&self.seed));
+            if home > self.slots.len() {
+                self.slots.resize(home, S::empty());
+            }
             self.slots.push(slot);
         }
     }

@@ -135,7 +135,7 @@ fn bytes_of_a_path() {
         let counts = bench.shard.counts();
         counts.memory as f64 / counts.families[AfiSafi::Ipv4Unicast].paths as f64
     };
-    // Two bytes more for each of several paths, none for an only one (ADR 58).
+    // Two and a half bytes more for each of several paths, none for an only one (ADR 58).
     let (one, ten) = (per_path(1), per_path(10));
     println!("{one:.1} bytes a path of one, {ten:.1} of ten");
     assert!(one < 27.0 && ten < 13.5, "{one} {ten}");
