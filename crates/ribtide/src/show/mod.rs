@@ -52,9 +52,9 @@ const PAYLOADS: usize = 10_000;
 /// Next-hop groups of one request.
 const GROUPS: usize = 32;
 
-/// The router's socket and the output format.
+/// The router that a command is about: its socket, or its address.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct Place {
     /// The router's Unix socket (api.socket in its configuration)
     #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
     pub(crate) socket: PathBuf,
@@ -66,10 +66,17 @@ pub(crate) struct Output {
     #[cfg(feature = "router")]
     #[arg(long, global = true, value_name = "FILE", requires = "api")]
     pub(crate) ca: Option<PathBuf>,
-    /// With --api: a file with the token, which changes take, and reads of configuration, log and events
+    /// With --api: a file with the token of its api.token-file, or of api.read-token-file for reads
     #[cfg(feature = "router")]
     #[arg(long, global = true, value_name = "FILE", requires = "api")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+/// The router and the output format.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Print JSON: one document, or one per line where the output is a list of routes
     #[arg(long, global = true)]
     pub(crate) json: bool,
