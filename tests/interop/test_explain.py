@@ -164,7 +164,7 @@ def test_conclusions_about_vrfs_several_asics_and_what_waits(host):
     assert red("10.2.0.0/24") == f"the connected route is all the way through: {BOTH}"
     assert red("198.51.100.0/24") == "the static route ends at rib: next hop 10.3.0.18 does not resolve: no route holds it"
     assert red("20.1.0.0/16") == "nothing is known of 20.1.0.0/16"
-    # A prefix that only another VRF has, and one that nobody has.
+    # A prefix that only another VRF has, and one that none has.
     hint = "in the default VRF; VRF Vrfred has a route: `ribtide explain {0} --vrf Vrfred`"
     for what in ("192.0.2.0/24", "192.0.2.9"):
         assert concluded(what) == f"nothing is known of {what} " + hint.format(what)

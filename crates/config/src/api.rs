@@ -227,7 +227,7 @@ impl Checker {
         (Some(path), token.ok())
     }
 
-    /// Refuses an address that other hosts reach, unless clients are known and nobody on the way reads or changes what they
+    /// Refuses an address that other hosts reach, unless clients are known and no host on the way reads or changes what they
     /// exchange.
     fn protected(&mut self, file: &file::Api) {
         let Some(http) = file.http.filter(|http| !http.ip().to_canonical().is_loopback()) else { return };
