@@ -103,7 +103,7 @@ pub(crate) enum Show {
     ///
     /// Without a prefix, all routes. `*` marks the best path. The last line of a single prefix names the shard thread
     /// that owns it.
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(args_conflicts_with_subcommands = true, alias = "routes")]
     Route {
         #[command(subcommand)]
         what: Option<ShowRoute>,
@@ -123,7 +123,7 @@ pub(crate) enum Show {
         routes: Selected,
     },
     /// Next-hop groups: received and resolved next hops, users; and the counters of the resolution cache
-    #[command(name = "nexthop-group")]
+    #[command(name = "nexthop-group", alias = "nexthop-groups")]
     NextHopGroup {
         /// Only this group, with all of its next hops
         id: Option<u32>,
@@ -208,6 +208,7 @@ pub(crate) enum ShowBgp {
     /// Threading mode and totals, and a line for each neighbour
     Summary,
     /// One neighbour, or all: state, negotiated values, messages, routes, write queue
+    #[command(alias = "neighbors")]
     Neighbor {
         /// Its address, its interface, or both as in fe80::1%swp1
         #[arg(conflicts_with_all = ["group", "update_thread"])]
@@ -237,6 +238,7 @@ pub(crate) enum ShowBgp {
         update_thread: Option<usize>,
     },
     /// BGP routes with all their paths, as `ribtide show route`
+    #[command(alias = "routes")]
     Route {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
@@ -244,6 +246,7 @@ pub(crate) enum ShowBgp {
         paths: Box<Paths>,
     },
     /// Update groups: members, update thread, and prefixes in each UPDATE
+    #[command(aliases = ["groups", "update-group", "update-groups"])]
     Group {
         /// Only update groups with members of this configured group, or the update group with this number
         name: Option<String>,
@@ -252,11 +255,13 @@ pub(crate) enum ShowBgp {
         update_thread: Option<usize>,
     },
     /// Next hops of paths: state, cost, the resolving route, and how often they changed
+    #[command(alias = "nexthops")]
     Nexthop {
         /// Only this next hop
         address: Option<IpAddr>,
     },
     /// Aggregates: whether each is originated, its contributors, and which of them it suppresses
+    #[command(alias = "aggregates")]
     Aggregate,
 }
 
