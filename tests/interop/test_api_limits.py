@@ -6,7 +6,7 @@ import json
 import socket
 
 import pytest
-from harness import FEED_ASN, Host, Ribtide, binary, wait_for
+from harness import FEED_ASN, Ribtide, binary, wait_for
 from harness.config import HEAD
 from harness.peers import FEEDS
 from harness.speaker import Speaker, update
@@ -112,15 +112,6 @@ def test_request_whose_body_does_not_come_is_refused(host):
         client.connect(str(router.socket))
         client.sendall(b"POST /v1/reload HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 400 ")
-
-
-def test_foreign_host_is_refused_on_every_address(host):
-    router = Served(host, Host.FEED_SIDE, 'http-hosts = ["router1.example.net"]\n')
-    for name in (Host.FEED_SIDE, f"{Host.FEED_SIDE}:{PORT}", "router1.example.net:80"):
-        assert router.request(host.feeds, host=name)[0] == 200, name
-    for name in ("rebound.example", f"rebound.example:{PORT}", "localhost", "127.0.0.1"):
-        status, reply = router.request(host.feeds, host=name)
-        assert status == 421 and name in reply["error"] and "api.http-hosts" in reply["error"], reply
 
 
 def test_page_of_another_site_neither_reads_nor_changes(host):

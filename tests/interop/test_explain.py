@@ -1,5 +1,7 @@
 """`explain`: the statements that change a path, the steps of a next hop's resolution, times, and conclusions."""
 
+import json
+
 from harness import Host, Ribtide, wait_for
 from harness.config import HEAD, LAB
 from harness.speaker import Speaker, attribute, communities, update
@@ -89,3 +91,85 @@ def test_conclusions_are_right_for_every_kind_of_route(host):
     [connected] = [r["prefix"] for r in router.show("fib", "--protocol", "connected") if r["prefix"].startswith("10.0.0.")]
     assert router.explain(connected)["conclusion"].startswith("the connected route is all the way through")
     assert router.explain("20.250.0.0/16")["conclusion"] == "nothing is known of 20.250.0.0/16"
+
+
+SEVERAL = HEAD + f"""
+[bgp.group.inside]
+type = "internal"
+passive = true
+import = ["accept"]
+export = ["accept"]
+neighbors = ["{FIRST}"]
+[bgp.originate]
+networks = ["203.0.113.0/24"]
+require-route = true
+[[bgp.aggregate]]
+prefix = "20.0.0.0/8"
+summary-only = true
+[[static]]
+prefix = "20.9.0.0/16"
+next-hop = ["10.0.0.77"]
+[[static]]
+prefix = "30.9.0.0/16"
+blackhole = true
+[vrf.Vrfred]
+interfaces = ["Ethernet4"]
+[[vrf.Vrfred.static]]
+prefix = "192.0.2.0/24"
+next-hop = ["10.2.0.17"]
+[[vrf.Vrfred.static]]
+prefix = "198.51.100.0/24"
+next-hop = ["10.3.0.18"]
+[fib]
+suppress-fib-pending = true
+%s
+[fib.asic.asic0]
+lab = true
+[fib.asic.asic1]
+lab = true
+[[interface]]
+name = "Ethernet0"
+addresses = ["10.0.255.254/16"]
+[[interface]]
+name = "Ethernet4"
+addresses = ["10.2.0.1/24"]
+"""
+BOTH = "asic0 virtual switch and asic1 virtual switch have it"
+
+
+def test_conclusions_about_vrfs_several_asics_and_what_waits(host):
+    """Two ASICs, and an FPM server that is not there: it confirms nothing, so with FIB suppression nothing is advertised."""
+    router = Ribtide(host, SEVERAL % 'fpm = ["127.0.0.1:9"]')
+    inside = Speaker(host, FIRST, 65001)
+    inside.send(update(["20.1.0.0/16"], [64900], "20.9.1.1", PREFERENCE))
+    concluded = lambda *what: router.explain(*what)["conclusion"]  # noqa: E731
+    absent = "waits at fpm: not connected to 127.0.0.1:9"
+    wait_for("the route is in both chips",
+             lambda: sum(s["state"] == "passed" and "virtual switch" in s["stage"] for s in router.explain("20.1.0.0/16")["stages"]) == 2, 15)
+    assert concluded("20.1.0.0/16") == f"the route {absent}"
+    assert "not advertised yet: waits for confirmation by fpm" in stages(router, "20.1.0.0/16")[0]["bgp"]["messages"]
+    # The reason that lasts, and not the one that passes.
+    to = json.loads(router.text("explain", "20.1.0.0/16", "--to", FIRST, "--json"))["conclusion"]
+    assert to.endswith(f"to {FIRST}: not sent: it came from this peer"), to
+    # Without that server the route is all the way through, in each VRF.
+    router.config.write_text(router.config.read_text().replace('fpm = ["127.0.0.1:9"]', ""))
+    router.text("reload")
+    wait_for("it is advertised", lambda: concluded("20.1.0.0/16").startswith("the route is all the way through"), 15)
+    assert concluded("20.1.0.0/16").startswith(f"the route is all the way through: {BOTH}; it is advertised to no peer: the aggregate")
+    for prefix in ("20.9.0.0/16", "30.9.0.0/16"):
+        assert concluded(prefix) == f"the static route is all the way through: {BOTH}"
+    assert concluded("10.0.0.0/16") == f"the connected route is all the way through: {BOTH}"
+    red = lambda prefix: json.loads(router.text("explain", prefix, "--vrf", "Vrfred", "--json"))["conclusion"]  # noqa: E731
+    assert red("192.0.2.0/24") == red("192.0.2.9") == f"the static route is all the way through: {BOTH}"
+    assert red("10.2.0.0/24") == f"the connected route is all the way through: {BOTH}"
+    assert red("198.51.100.0/24") == "the static route ends at rib: next hop 10.3.0.18 does not resolve: no route holds it"
+    assert red("20.1.0.0/16") == "nothing is known of 20.1.0.0/16"
+    # A prefix that only another VRF has, and one that none has.
+    hint = "in the default VRF; VRF Vrfred has a route: `ribtide explain {0} --vrf Vrfred`"
+    for what in ("192.0.2.0/24", "192.0.2.9"):
+        assert concluded(what) == f"nothing is known of {what} " + hint.format(what)
+    assert concluded("203.0.114.0/24") == "nothing is known of 203.0.114.0/24"
+    # What the configuration originates, but not now.
+    assert "require-route is on" in concluded("203.0.113.0/24")
+    inside.close()
+    wait_for("the aggregate has no contributor", lambda: "it has no contributor" in concluded("20.0.0.0/8"), 15)

@@ -1,6 +1,7 @@
 """Settings of the whole router change by reload: sessions that are not concerned last, and routes stay in the kernel."""
 
 import json
+import socket
 import subprocess
 
 from harness import Bird, Host, Pair, Ribtide, binary, wait_for
@@ -185,12 +186,17 @@ def test_api(pair):
     bench.reload()
     assert other.stat().st_mode & 0o777 == 0o600
     assert "127.0.0.1:8080" in bench.host.run("ss", "-ltn")
-    bench.more = 'http = "0.0.0.0:8080"\n'
+    bench.more = 'http = "127.0.0.2:8080"\n'
     bench.reload()
-    assert "0.0.0.0:8080" in bench.host.run("ss", "-ltn") and "127.0.0.1:8080" not in bench.host.run("ss", "-ltn")
-    bench.more = 'http = "192.0.2.99:8080"\n'
-    assert "set api.http to a free address" in bench.refused()
-    assert "0.0.0.0:8080" in bench.host.run("ss", "-ltn")
+    assert "127.0.0.2:8080" in bench.host.run("ss", "-ltn") and "127.0.0.1:8080" not in bench.host.run("ss", "-ltn")
+    bench.more = 'http = "0.0.0.0:8080"\n'
+    assert "is not a loopback address" in bench.refused()
+    with bench.host.inside():
+        taken = socket.create_server(("127.0.0.3", 8080))
+    with taken:
+        bench.more = 'http = "127.0.0.3:8080"\n'
+        assert "set api.http to a free address" in bench.refused()
+    assert "127.0.0.2:8080" in bench.host.run("ss", "-ltn")
     bench.more = ""
     bench.reload()
     assert ":8080" not in bench.host.run("ss", "-ltn")

@@ -9,6 +9,8 @@ from harness import FEED_ASN, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB
 from harness.peers import FEEDS
 from harness.ribtide import feed_options
+from test_api_tls import ADDRESS, READ_TOKEN, Bench
+from test_api_tls import PORT as TLS_PORT
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -43,10 +45,10 @@ http = "127.0.0.1:{PORT}"
 class Page(contextlib.AbstractContextManager):
     """The page in a browser on `host`."""
 
-    def __init__(self, host, width=1280, height=1100):
-        self.host = host
+    def __init__(self, host, width=1280, height=1100, url=f"http://127.0.0.1:{PORT}"):
+        self.host, self.url = host, url
         options = webdriver.ChromeOptions()
-        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={width},{height}"):
+        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--ignore-certificate-errors", f"--window-size={width},{height}"):
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         with host.inside():
@@ -54,7 +56,7 @@ class Page(contextlib.AbstractContextManager):
 
     def open(self, path="/"):
         with self.host.inside():
-            self.browser.get(f"http://127.0.0.1:{PORT}{path}")
+            self.browser.get(f"{self.url}{path}")
 
     def js(self, script, *args):
         with self.host.inside():
@@ -169,3 +171,21 @@ def test_page_of_a_router_without_bgp(host):
         assert page.stage("reader") == ""
         wait_for("the search is answered", lambda: "192.0.2.0/24" in page.text("#explained"), 20)
         wait_for("the neighbors' tab says why it is empty", lambda: "BGP" in page.text("#neighbors"), 20)
+
+
+def test_page_on_another_host_asks_for_the_token(host, folder):
+    bench = Bench(host, folder)
+    with Page(host.feeds, url=f"https://{ADDRESS}:{TLS_PORT}") as page:
+        asks = lambda: not page.js("return document.getElementById('access').hidden")  # noqa: E731
+        page.open()
+        wait_for("the page asks for the token", asks, 20, alive=[bench.router.process])
+        assert "api.read-token-file" in page.text("#router")
+        for token, then in (("0" * 32, lambda: "is not that of" in page.text("#router") and asks()),
+                            (READ_TOKEN, lambda: "AS 65001" in page.text("#router") and not asks())):
+            page.js("document.getElementById('token').focus()")
+            page.keys(token, Keys.ENTER)
+            wait_for("the page has tried it", then, 30, alive=[bench.router.process])
+        # The tab knows it after the page is loaded again.
+        page.open()
+        wait_for("the page reads", lambda: "AS 65001" in page.text("#router"), 20)
+        assert not asks() and READ_TOKEN not in page.js("return document.documentElement.outerHTML")

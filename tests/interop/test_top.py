@@ -8,6 +8,7 @@ from harness import FEED_ASN, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB
 from harness.peers import FEEDS
 from harness.ribtide import feed_options
+from harness.terminal import Terminal
 
 pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not installed")
 
@@ -22,27 +23,6 @@ passive = true
 import = ["accept"]
 neighbors = ["{FEEDS[0]}"]
 """
-
-
-class Terminal:
-    """A terminal in which a command runs."""
-
-    def __init__(self, folder, *command):
-        self.socket = folder / "tmux.sock"
-        shell = " ".join(f"'{part}'" for part in command)
-        self.tmux("new-session", "-d", "-x", "80", "-y", "24", f"{shell}; echo ended with $?; sleep 600")
-
-    def tmux(self, *args):
-        return subprocess.run(["tmux", "-S", self.socket, *args], check=True, capture_output=True, text=True, timeout=60).stdout
-
-    def screen(self):
-        return self.tmux("capture-pane", "-p")
-
-    def keys(self, *keys):
-        self.tmux("send-keys", *keys)
-
-    def close(self):
-        self.tmux("kill-server")
 
 
 def test_top_shows_stages_details_and_a_prefix(host):

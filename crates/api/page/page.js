@@ -41,9 +41,14 @@ function duration(seconds) {
 const mebibytes = (bytes) => `${count(bytes / 1048576)} MiB`;
 const sum = (object) => Object.values(object ?? {}).reduce((all, n) => all + n, 0);
 
+/** The token that the visitor has given, of this tab alone. */
+let token = sessionStorage.getItem("token");
+
 /** What the API answers. Throws the sentence of its refusal. */
 async function api(path) {
-  const reply = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
+  const headers = { Accept: "application/json" };
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const reply = await fetch(path, { headers, cache: "no-store" });
   const text = await reply.text();
   let answer;
   try {
@@ -54,8 +59,11 @@ async function api(path) {
   if (!reply.ok) {
     const error = new Error(answer.error ?? `the router answered ${reply.status}`);
     error.status = reply.status;
+    if (reply.status === 401) $("access").hidden = false;
     throw error;
   }
+  // A reply to an earlier token may have come after this one was given.
+  if (token) $("access").hidden = true;
   return answer;
 }
 
@@ -419,6 +427,14 @@ async function run() {
   }
 }
 
+function giveToken(event) {
+  event.preventDefault();
+  token = $("token").value.trim();
+  sessionStorage.setItem("token", token);
+  $("token").value = "";
+  $("access").hidden = true;
+}
+
 function pause() {
   paused = !paused;
   $("pause").setAttribute("aria-pressed", String(paused));
@@ -444,6 +460,7 @@ document.addEventListener("keydown", (event) => {
 names.forEach((name) => $(`tab-${name}`).addEventListener("click", () => select(name, false)));
 $("pause").addEventListener("click", pause);
 $("search").addEventListener("submit", search);
+$("access").addEventListener("submit", giveToken);
 window.addEventListener("hashchange", searchOfAddress);
 searchOfAddress();
 run();

@@ -1,6 +1,7 @@
 //! Callers of the API, their permissions, and the log of changes and refusals. The file permissions
-//! of the Unix socket are its access control. A client on TCP may read; a change needs the token of
-//! `api.token-file` (RFC 6750). [`guard`] refuses requests of web pages.
+//! of the Unix socket are its access control. A client on TCP may read; from another host only with a
+//! token (RFC 6750) or a certificate. A change needs the token of `api.token-file`. [`guard`] refuses
+//! requests of web pages.
 
 use super::page;
 use super::request::Refusal;
@@ -11,7 +12,7 @@ use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 use nix::unistd::{Uid, User};
-use ribtide_config::ApiConfig;
+use ribtide_config::{ApiConfig, Token};
 use ribtide_runtime::log::target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -84,35 +85,71 @@ impl fmt::Display for Caller {
 /// What it must send, or what the operator must configure.
 pub(super) fn may_change(caller: Caller, headers: &HeaderMap, api: &ApiConfig) -> Result<(), Refusal> {
     no_page(headers, "change")?;
-    has_token(caller, headers, api, "nothing can be changed")
+    has_token(caller, headers, api, Access::Change)
 }
 
-/// Checks that a caller on TCP has sent the token. `without` is what holds without one.
+/// What a caller wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    /// A read that needs a token from another host.
+    Read,
+    /// A read of [`PRIVATE`].
+    Private,
+    /// A change.
+    Change,
+}
+
+/// Checks that a caller on TCP has sent a token for this.
 ///
 /// # Errors
 /// What it must send, or what the operator must configure.
-fn has_token(caller: Caller, headers: &HeaderMap, api: &ApiConfig, without: &str) -> Result<(), Refusal> {
+fn has_token(caller: Caller, headers: &HeaderMap, api: &ApiConfig, access: Access) -> Result<(), Refusal> {
     if let Caller::Unix { .. } = caller {
         return Ok(());
     }
-    let Some(token) = &api.token else {
+    let (without, files) = match access {
+        Access::Read => ("nothing can be read", "api.read-token-file or api.token-file"),
+        Access::Private => {
+            ("configuration, log and events cannot be read", "api.read-token-file or api.token-file")
+        }
+        Access::Change => ("nothing can be changed", "api.token-file"),
+    };
+    let reading = api.read_token.as_ref();
+    let tokens: Vec<&Token> = match access {
+        Access::Change => api.token.iter().collect(),
+        Access::Read | Access::Private => api.token.iter().chain(reading).collect(),
+    };
+    if tokens.is_empty() {
         return Err(Refusal::Forbidden(format!(
-            "{without} over TCP without a token; set api.token-file and send the token, or use the Unix socket {}",
+            "{without} over TCP without a token; set {files} and send the token, or use the Unix socket {}",
             api.socket.display()
         )));
-    };
+    }
     let sent = headers.get(AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
-    match sent.split_at_checked(7) {
-        Some((scheme, sent)) if scheme.eq_ignore_ascii_case(b"bearer ") && token.is(sent.trim_ascii()) => {
+    match sent.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")) {
+        // Each is compared, so that the time does not tell which is equal.
+        Some((_, sent)) if tokens.iter().fold(false, |any, token| token.is(sent.trim_ascii()) | any) => {
             Ok(())
         }
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case(b"bearer ") => Err(Refusal::Unauthorized(
-            "the token is not that of api.token-file; send the one in the file".into(),
-        )),
-        _ => Err(Refusal::Unauthorized(
-            "this takes the token of api.token-file over TCP; send it as `Authorization: Bearer TOKEN`"
-                .into(),
-        )),
+        Some((_, sent)) if reading.is_some_and(|token| token.is(sent.trim_ascii())) => {
+            Err(Refusal::Forbidden(
+                "the token of api.read-token-file only reads; send that of api.token-file".into(),
+            ))
+        }
+        Some(_) => {
+            Err(Refusal::Unauthorized(format!("the token is not that of {files}; send the one in the file")))
+        }
+        None => Err(Refusal::Unauthorized(format!(
+            "this takes the token of {files} over TCP; send it as `Authorization: Bearer TOKEN`"
+        ))),
+    }
+}
+
+/// Whether a caller may be on another host: its connection is not to a loopback address.
+fn is_elsewhere(caller: Caller) -> bool {
+    match caller {
+        Caller::Unix { .. } => false,
+        Caller::Tcp { local, .. } => local.is_none_or(|local| !local.ip().to_canonical().is_loopback()),
     }
 }
 
@@ -132,7 +169,7 @@ fn no_page(headers: &HeaderMap, may: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses requests of pages, requests on TCP under a foreign name, which a name server could have
+/// Refuses requests from other hosts without a token or a certificate, requests of pages, requests on TCP under a foreign name, which a name server could have
 /// redirected here (DNS rebinding), and reads with a body, which would be ignored. Runs before any
 /// endpoint.
 ///
@@ -158,8 +195,14 @@ pub(super) async fn guard(
     if (request.method() != Method::POST || is_private) && !page::is_file(request.uri().path()) {
         no_page(headers, "read")?;
     }
+    let config = router.config();
     if is_private {
-        has_token(caller, headers, &router.config().api, "configuration, log and events cannot be read")?;
+        has_token(caller, headers, &config.api, Access::Private)?;
+    } else if is_elsewhere(caller)
+        && !config.api.has_client_certificates()
+        && !page::is_file(request.uri().path())
+    {
+        has_token(caller, headers, &config.api, Access::Read)?;
     }
     let has_body = headers.contains_key(TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
@@ -291,6 +334,17 @@ mod tests {
         assert!(refused("sec-fetch-site", "cross-site").unwrap_err().contains("another site"));
         assert!(refused("sec-fetch-site", "same-site").is_err());
         assert!(refused("sec-fetch-site", "none").is_ok() && refused("accept", "*/*").is_ok());
+    }
+
+    #[test]
+    fn caller_is_elsewhere_unless_it_connects_to_a_loopback_address() {
+        let tcp = |local: &str| {
+            let peer = "192.0.2.9:1".parse().unwrap();
+            is_elsewhere(Caller::Tcp { peer, local: local.parse().ok() })
+        };
+        assert!(tcp("192.0.2.1:80") && tcp("[2001:db8::1]:80") && tcp("unknown"));
+        assert!(!tcp("127.0.0.1:80") && !tcp("[::1]:80") && !tcp("[::ffff:127.0.0.1]:80"));
+        assert!(!is_elsewhere(Caller::Unix { credentials: None }));
     }
 
     #[test]

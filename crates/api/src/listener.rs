@@ -17,11 +17,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// Concurrent requests; a further one waits.
 const CONCURRENT_REQUESTS_MAX: usize = 16;
+/// How long a check of a reload waits for the request of its next page: `ribtide check --diff` sends it at once.
+const CHECK_IDLE: Duration = Duration::from_secs(60);
 
 /// Bound listeners.
 #[derive(Debug)]
@@ -168,12 +171,25 @@ impl Api {
             .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
             .build()?;
         let max = share(rustix::process::getrlimit(Resource::Nofile).current);
+        runtime.spawn(end_checks(state.clone()));
         let service = Service { handle: runtime.handle().clone(), router: routes(state), max };
         let tls = config.tls.as_ref().map(Tls::new);
         let tcp = tcp.map(|tcp| service.tcp(tcp, tls.clone())).transpose()?;
         let unix = service.unix(unix)?;
         thread::spawn("api", Ends::WithOwner, move || runtime.block_on(std::future::pending::<()>()))?;
         Ok(ApiServer { service, listening: Mutex::new(Listening { config, unix, tcp, tls, file }) })
+    }
+}
+
+/// Frees the memory of checks whose clients were interrupted.
+async fn end_checks(state: Arc<ApiState>) {
+    loop {
+        tokio::time::sleep(CHECK_IDLE / 4).await;
+        let ended = state.reload_checks.end_waiting(CHECK_IDLE, Instant::now());
+        if !ended.is_empty() {
+            // It fails only when the process ends.
+            let _ = tokio::task::spawn_blocking(move || drop(ended)).await;
+        }
     }
 }
 

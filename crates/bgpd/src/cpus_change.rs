@@ -23,9 +23,9 @@ impl Bgp {
     /// whether anything changed.
     ///
     /// # Errors
-    /// The number of shards is changing, or a stage has ended.
+    /// A stage has ended.
     pub fn set_cpus(&self, bgp: &BgpConfig) -> Result<bool, NotChanged> {
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        let mut factory = self.factory();
         // `check_cpus` has said that they can be used. If that has changed since, the routes matter more.
         let placement = match Placement::new(&bgp.cpus) {
             Ok(placement) => placement,

@@ -44,7 +44,7 @@ use best_changes::BestChanges;
 pub use cpus_change::check_cpus;
 use egress::WorkerBuilder;
 use monitor::Taps;
-pub use monitors_change::NotChanged;
+pub use monitors_change::{NotChanged, Reservation};
 use owners::{Directory, Owners};
 use placement::Placement;
 use reader::{Reader, ReaderBuilder};
@@ -116,6 +116,8 @@ pub struct Bgp {
     stop: Stop,
     /// Locked while the number of shards changes.
     factory: Arc<Mutex<ShardFactory>>,
+    /// Locked during a change of stages; see [`Bgp::reserve`].
+    changes: Mutex<()>,
 }
 
 /// The handles of the stages that a monitor queries.
@@ -359,6 +361,7 @@ impl BgpBuilder {
             session_thread,
             run: shards_before,
             stop: stop.clone(),
+            changes: Mutex::default(),
             factory: Arc::new(Mutex::new(ShardFactory {
                 shards_ever: shards_before + inboxes.len() as u32,
                 placement,

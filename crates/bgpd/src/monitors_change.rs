@@ -6,14 +6,16 @@
 
 use super::Bgp;
 use super::monitor::Tap;
+use super::resize::ShardFactory;
 use ribtide_runtime::call::NoReply;
 use std::fmt;
 use std::io;
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 
 /// Why the stages are as before. Displays as a sentence.
 #[derive(Debug)]
 pub enum NotChanged {
-    /// The number of shards is changing, and new ones would miss the change.
+    /// Another change of stages is under way, such as one of the number of shards.
     Busy,
     /// A thread cannot be created.
     Thread(io::Error),
@@ -41,14 +43,39 @@ impl From<NoReply> for NotChanged {
     }
 }
 
+/// The only change of BGP's stages under way. The next one can be made after its drop.
+#[must_use]
+#[derive(Debug)]
+pub struct Reservation<'a> {
+    _held: MutexGuard<'a, ()>,
+}
+
 impl Bgp {
+    /// Reserves BGP's stages for a change of several steps, such as a reload, or of the number of shards: until it is dropped
+    /// no other client makes one, so no step of it is refused for that reason.
+    ///
+    /// # Errors
+    /// [`NotChanged::Busy`]: another one is under way.
+    pub fn reserve(&self) -> Result<Reservation<'_>, NotChanged> {
+        match self.changes.try_lock() {
+            Ok(held) => Ok(Reservation { _held: held }),
+            Err(TryLockError::Poisoned(held)) => Ok(Reservation { _held: held.into_inner() }),
+            Err(TryLockError::WouldBlock) => Err(NotChanged::Busy),
+        }
+    }
+
+    /// What starts shards and workers. Held, so that none starts meanwhile; another thread holds it for some calls at most.
+    pub(super) fn factory(&self) -> MutexGuard<'_, ShardFactory> {
+        self.factory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sets the BMP monitor. Its thread begins after this, or ends after this.
     ///
     /// # Errors
-    /// The number of shards is changing, or a stage has ended.
+    /// A stage has ended.
     pub fn set_bmp(&self, tap: Option<&Tap>) -> Result<(), NotChanged> {
         // Held, so that no shard is started meanwhile.
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        let mut factory = self.factory();
         factory.outputs.monitor = tap.cloned();
         let of_stage = tap.cloned();
         self.sessions.wait(move |sessions| sessions.set_bmp(of_stage))?;

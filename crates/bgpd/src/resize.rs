@@ -157,8 +157,6 @@ pub struct Resized {
 /// Why the number of shards has not changed. Displays as a sentence.
 #[derive(Debug)]
 pub enum NotResized {
-    /// Another resize is under way.
-    Busy,
     /// A change from or to `off` needs a restart.
     Off,
     /// The number is out of range.
@@ -174,7 +172,6 @@ pub enum NotResized {
 impl fmt::Display for NotResized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotResized::Busy => write!(f, "the shards are just being resized; try again when that is done"),
             NotResized::Off => write!(
                 f,
                 "from or to no shard threads at all (bgp.shards = \"off\") the number changes only at a restart; set bgp.shards in the \
@@ -347,9 +344,9 @@ impl Bgp {
     /// whether they differ from the former ones.
     ///
     /// # Errors
-    /// [`NotResized::Busy`] during a resize, or a shard has ended.
+    /// A shard has ended.
     pub fn set_options(&self, options: DecisionOptions) -> Result<bool, NotResized> {
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
+        let mut factory = self.factory();
         if factory.options == options {
             return Ok(false);
         }
@@ -362,7 +359,7 @@ impl Bgp {
     }
 
     /// Spreads the logical shards over `to` threads. `rib`: the RIB manager, if routes are
-    /// installed.
+    /// installed. The caller has a [reservation](Bgp::reserve).
     ///
     /// # Errors
     /// Why not all logical shards have the intended owner. Moved parts stay moved.
@@ -371,7 +368,7 @@ impl Bgp {
         threads: Threads,
         rib: Option<&StageHandle<RibStage>>,
     ) -> Result<Resized, NotResized> {
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotResized::Busy) };
+        let mut factory = self.factory();
         if self.hosted.shards || threads == Threads::Off {
             return Err(NotResized::Off);
         }

@@ -19,10 +19,10 @@ impl Bgp {
     /// after it has resolved them or did not within 5 s.
     ///
     /// # Errors
-    /// The number of shards is changing, or a stage has ended.
+    /// A stage has ended.
     pub fn connect_rib(&self, rib: &RibHandle) -> Result<(), NotChanged> {
         // Held, so that no shard is started or moves meanwhile.
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        let mut factory = self.factory();
         let shards = self.owners.read().shards.clone();
         let channels = shards.iter().map(ShardPort::feedback_channel).collect();
         let redistributed = self.redistributed.clone();
@@ -53,9 +53,9 @@ impl Bgp {
     /// The RIB manager is about to end: shards take what it sent them and send it nothing more, and nothing is redistributed.
     ///
     /// # Errors
-    /// The number of shards is changing, or a stage has ended.
+    /// A stage has ended.
     pub fn disconnect_rib(&self, rib: &RibHandle) -> Result<(), NotChanged> {
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        let mut factory = self.factory();
         rib.handle.wait(|stage| {
             stage.set_shards(Vec::new());
             stage.set_sessions(None);

@@ -67,10 +67,10 @@ impl Bgp {
     /// Gives new sessions to so many workers. Returns whether that is another number.
     ///
     /// # Errors
-    /// The number of shards is changing, a thread cannot be created, or a stage has ended. Workers that were started stay,
+    /// A thread cannot be created, or a stage has ended. Workers that were started stay,
     /// and take no sessions.
     pub fn set_update_threads(&self, threads: Threads) -> Result<bool, NotChanged> {
-        let Ok(mut factory) = self.factory.try_lock() else { return Err(NotChanged::Busy) };
+        let mut factory = self.factory();
         let to = usize::from(factory.placement.stages(threads));
         if self.hosted.workers || threads == Threads::Off || to == factory.update_threads {
             return Ok(false);

@@ -37,8 +37,12 @@ pub struct ApiConfig {
     pub http_hosts: Vec<String>,
     /// The file of the token.
     pub token_file: Option<PathBuf>,
-    /// The token for changes over TCP; `None`: no change is possible over TCP.
+    /// The token for changes and reads over TCP; `None`: no change is possible over TCP.
     pub token: Option<Token>,
+    /// The file of the token for reads.
+    pub read_token_file: Option<PathBuf>,
+    /// The token for reads alone over TCP.
+    pub read_token: Option<Token>,
     /// TLS of the TCP listener; `None`: it has none.
     pub tls: Option<TlsConfig>,
 }
@@ -53,30 +57,14 @@ pub struct SocketGroup {
 }
 
 impl ApiConfig {
+    /// Whether clients on TCP have shown a certificate of `tls-client-ca`.
+    pub fn has_client_certificates(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+
     /// Warnings, as sentences: valid settings that may admit more hosts or users than expected.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let Some(http) = self.http
-            && !http.ip().is_loopback()
-            && self.token.is_none()
-        {
-            warnings.push(format!(
-                "api.http = \"{http}\" is not a loopback address: every host that reaches it reads the routes, \
-                 neighbours and metrics of this router; nothing can be changed there, because there is no \
-                 api.token-file. Listen on 127.0.0.1 or [::1], or let a firewall choose the hosts"
-            ));
-        }
-        if let Some(http) = self.http
-            && !http.ip().is_loopback()
-            && self.token.is_some()
-            && self.tls.is_none()
-        {
-            warnings.push(format!(
-                "api.http = \"{http}\" is not a loopback address, and has no TLS: the token goes over the network in clear, \
-                 and a host that reads it may change everything. Write api.tls-certificate and api.tls-key, or listen on \
-                 127.0.0.1 or [::1]"
-            ));
-        }
         if self.socket_mode & 0o002 != 0 {
             warnings.push(format!(
                 "api.socket-mode = \"{:04o}\" lets every user of this system change routing; write \"0660\" and \
@@ -145,7 +133,7 @@ impl Token {
 }
 
 impl Checker {
-    /// Checks the `[api]` table. A relative `token-file` is relative to `folder`.
+    /// Checks the `[api]` table. A relative path of a file is relative to `folder`.
     pub(super) fn api(&mut self, file: &file::Api, folder: &Path) -> ApiConfig {
         let socket_group = file.socket_group.as_ref().and_then(|name| match Group::from_name(name) {
             Ok(Some(group)) => Some(SocketGroup { name: name.clone(), id: group.gid }),
@@ -180,21 +168,16 @@ impl Checker {
                 }
             }
         });
-        let token_file = file.token_file.as_ref().map(|path| folder.join(path));
-        self.files.extend(token_file.clone());
-        let token = token_file.as_ref().and_then(|path| match Token::read(path) {
-            Ok(token) => Some(token),
-            Err(message) => {
-                self.problem(key!["api", "token-file"], message);
-                None
-            }
-        });
-        if token_file.is_some() && file.http.is_none() {
+        let (token_file, token) = self.token("token-file", &file.token_file, file, folder);
+        let (read_token_file, read_token) =
+            self.token("read-token-file", &file.read_token_file, file, folder);
+        if read_token.is_some() && read_token == token {
             self.problem(
-                key!["api", "token-file"],
-                "the token is for clients on TCP, and the API does not listen there; set api.http, or remove this",
+                key!["api", "read-token-file"],
+                "this is also the token of token-file, which may change everything; write another one for reads",
             );
         }
+        self.protected(file);
         for (i, host) in file.http_hosts.iter().enumerate() {
             let known = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
             let name = !host.is_empty() && host.chars().all(known) && !host.ends_with('.');
@@ -218,8 +201,55 @@ impl Checker {
             http_hosts: file.http_hosts.clone(),
             token_file,
             token,
+            read_token_file,
+            read_token,
             tls: self.api_tls(file, folder),
         }
+    }
+
+    /// The token of the file that `setting` names.
+    fn token(
+        &mut self,
+        setting: &'static str,
+        path: &Option<PathBuf>,
+        file: &file::Api,
+        folder: &Path,
+    ) -> (Option<PathBuf>, Option<Token>) {
+        let Some(path) = path.as_ref().map(|path| folder.join(path)) else { return (None, None) };
+        self.files.extend([path.clone()]);
+        if file.http.is_none() {
+            self.problem(
+                key!["api", setting],
+                "the token is for clients on TCP, and the API does not listen there; set api.http, or remove this",
+            );
+        }
+        let token = Token::read(&path).map_err(|message| self.problem(key!["api", setting], message));
+        (Some(path), token.ok())
+    }
+
+    /// Refuses an address that other hosts reach, unless clients are known and no host on the way reads or changes what they
+    /// exchange.
+    fn protected(&mut self, file: &file::Api) {
+        let Some(http) = file.http.filter(|http| !http.ip().to_canonical().is_loopback()) else { return };
+        let has_tls = file.tls_certificate.is_some() || file.tls_key.is_some();
+        let knows_clients =
+            file.token_file.is_some() || file.read_token_file.is_some() || file.tls_client_ca.is_some();
+        let why = match (has_tls, knows_clients) {
+            (true, true) => return,
+            (false, true) => "has no TLS: write tls-certificate and tls-key",
+            (true, false) => {
+                "admits every client: write token-file or read-token-file, whose token clients send, or tls-client-ca"
+            }
+            (false, false) => {
+                "has no TLS and admits every client: write tls-certificate, tls-key, and token-file or read-token-file"
+            }
+        };
+        self.problem(
+            key!["api", "http"],
+            format!(
+                "\"{http}\" is not a loopback address, and {why}; or listen on 127.0.0.1 or [::1], which needs neither"
+            ),
+        );
     }
 }
 

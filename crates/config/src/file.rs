@@ -531,7 +531,9 @@ pub(super) struct Api {
     #[schemars(extend("x-default" = "that of the process"))]
     pub(super) socket_group: Option<String>,
     /// An address for the same API, `/metrics` included, over TCP. Without `token-file` it serves reads and metrics
-    /// and changes nothing. `ribtide check` warns where it is not a loopback address and there is no TLS or no token.
+    /// and changes nothing. An address that is no loopback address takes TLS, and clients that show a token or a certificate:
+    /// `ribtide check` refuses it without `tls-certificate`, `tls-key`, and one of `token-file`, `read-token-file` and
+    /// `tls-client-ca`.
     pub(super) http: Option<SocketAddr>,
     /// Names and addresses, without a port, by which clients address `http`, beside its own IP address (and `localhost`
     /// on a loopback address). A request with another `Host` is refused: a name server may have redirected the page of
@@ -545,6 +547,10 @@ pub(super) struct Api {
     /// refuses it. It is read at the start and on a reload.
     #[schemars(extend("x-see" = "operations.md#access"))]
     pub(super) token_file: Option<PathBuf>,
+    /// A file with another token, of the same form. A client on TCP that sends it may read everything and change nothing:
+    /// for monitoring.
+    #[schemars(extend("x-see" = "operations.md#access"))]
+    pub(super) read_token_file: Option<PathBuf>,
     /// A PEM file with a certificate, then those of its issuers: `http` serves TLS alone. It is read at the start and
     /// on a reload, as the next two.
     #[schemars(extend("x-see" = "operations.md#tls"))]
@@ -552,7 +558,8 @@ pub(super) struct Api {
     /// A PEM file with the certificate's private key. Others than the owner and the group must have no permission on it.
     #[schemars(extend("x-see" = "operations.md#tls"))]
     pub(super) tls_key: Option<PathBuf>,
-    /// A PEM file with certificates of CAs: a client on TCP must have a certificate that one of them issued.
+    /// A PEM file with certificates of CAs: a client on TCP must have a certificate that one of them issued. It then needs
+    /// no token for the reads that need none on a loopback address.
     #[schemars(extend("x-default" = "clients need none", "x-see" = "operations.md#tls"))]
     pub(super) tls_client_ca: Option<PathBuf>,
 }

@@ -856,3 +856,56 @@ fn http_hosts_are_names_or_addresses_without_a_port() {
     }
     assert!(error("[api]\nhttp-hosts = [\"a\"]\n").contains("set api.http"));
 }
+
+#[test]
+fn http_on_an_address_of_other_hosts_takes_tls_and_known_clients() {
+    let api = |http: &str, more: &str| format!("[api]\nhttp = \"{http}:8080\"\n{more}\n");
+    for own in ["127.0.0.1", "127.1.2.3", "[::1]", "[::ffff:127.0.0.1]"] {
+        assert!(parse(&format!("{BASE}{}", api(own, ""))).is_ok(), "{own}");
+    }
+    for (more, says) in [
+        (
+            "",
+            "has no TLS and admits every client: write tls-certificate, tls-key, and token-file or read-token-file",
+        ),
+        ("token-file = \"/none\"", "has no TLS: write tls-certificate and tls-key"),
+        ("read-token-file = \"/none\"", "has no TLS: write tls-certificate and tls-key"),
+        (
+            "tls-certificate = \"/none\"\ntls-key = \"/none\"",
+            "admits every client: write token-file or read-token-file",
+        ),
+    ] {
+        for other in ["192.0.2.1", "0.0.0.0", "[::]", "[2001:db8::1]"] {
+            let refused = error(&api(other, more));
+            assert!(refused.contains("ribtide.toml:5:8: "), "{refused}");
+            assert!(refused.contains("is not a loopback address") && refused.contains(says), "{refused}");
+            assert!(refused.contains("or listen on 127.0.0.1 or [::1]"), "{refused}");
+        }
+    }
+    // Only the files are wrong then.
+    let files = "tls-certificate = \"/none\"\ntls-key = \"/none\"\n";
+    for clients in ["token-file", "read-token-file", "tls-client-ca"] {
+        let refused = error(&api("192.0.2.1", &format!("{files}{clients} = \"/none\"")));
+        assert!(refused.contains("cannot read") && !refused.contains("loopback"), "{refused}");
+    }
+}
+
+#[test]
+fn token_for_reads_is_another_than_that_for_changes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    };
+    let (one, same) = (file("one", "0123456789abcdef"), file("same", "0123456789abcdef\n"));
+    let other = file("other", "fedcba9876543210");
+    let api = |read| {
+        format!("[api]\nhttp = \"127.0.0.1:8080\"\ntoken-file = {one:?}\nread-token-file = {read:?}\n")
+    };
+    assert!(error(&api(same)).contains("write another one for reads"));
+    let api = parse(&format!("{BASE}{}", api(other))).unwrap().api;
+    assert!(api.read_token.unwrap().is(b"fedcba9876543210") && api.token.unwrap().is(b"0123456789abcdef"));
+}

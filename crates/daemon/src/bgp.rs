@@ -6,6 +6,7 @@ use ribtide_bgpd::monitor::Taps;
 use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes};
 use ribtide_config::{BgpConfig, Config};
 use ribtide_rib::Source;
+use ribtide_ribd::RibHandle;
 use ribtide_runtime::call::NoReply;
 use ribtide_runtime::thread::Stop;
 use std::fmt;
@@ -44,17 +45,17 @@ impl From<NoReply> for NotBegun {
     }
 }
 
-/// Starts BGP, which listens already. No peer has retained routes of an earlier run in this process, so nothing is deferred.
+/// Starts BGP, which listens already, with this RIB manager. No peer has retained routes of an earlier run in this process, so nothing is deferred.
 pub(crate) fn begin(
     router: &RouterState,
     builder: BgpBuilder,
     config: &Config,
     bgp: &BgpConfig,
+    rib: Option<RibHandle>,
     run_state: &RunState,
     stop: &Stop,
 ) -> Result<(), NotBegun> {
     let (news, builder) = (builder.bfd(), builder.with_bfd(router.bfd.learnt.clone()));
-    let rib = router.rib.get();
     let inbox = rib.as_ref().map(|rib| &rib.inbox);
     if let Some(rib) = &rib {
         let (shards, redistributed) = (builder.feedback_channels(), builder.redistributed());

@@ -162,6 +162,7 @@ pub const SETTINGS: &[Setting] = &[
         "api.token-file",
         "changes over TCP take the new token, or are refused where there is none any more",
     ),
+    live("api.read-token-file", "reads over TCP that need a token take the new one"),
     live("api.tls-certificate", CERTIFICATE),
     live("api.tls-key", CERTIFICATE),
     live("api.tls-client-ca", CERTIFICATE),
@@ -216,13 +217,28 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         (None, None) => {}
         _ => key("fib", false),
     }
-    let ApiConfig { socket, socket_mode, socket_group, http, http_hosts, token_file, token, tls } = api;
+    let ApiConfig {
+        socket,
+        socket_mode,
+        socket_group,
+        http,
+        http_hosts,
+        token_file,
+        token,
+        read_token_file,
+        read_token,
+        tls,
+    } = api;
     key("api.socket", *socket == old.api.socket);
     key("api.socket-mode", *socket_mode == old.api.socket_mode);
     key("api.socket-group", *socket_group == old.api.socket_group);
     key("api.http", *http == old.api.http);
     key("api.http-hosts", *http_hosts == old.api.http_hosts);
     key("api.token-file", *token_file == old.api.token_file && *token == old.api.token);
+    key(
+        "api.read-token-file",
+        *read_token_file == old.api.read_token_file && *read_token == old.api.read_token,
+    );
     // A certificate and its key change together.
     key("api.tls-certificate", *tls == old.api.tls);
     key("api.tls-key", *tls == old.api.tls);

@@ -107,8 +107,8 @@ impl fmt::Display for NotReloaded {
             NotReloaded::NoBfd(e) | NotReloaded::NoRpki(e) | NotReloaded::NoMonitor(e) => {
                 write!(f, "nothing is reloaded: {e}")
             }
-            NotReloaded::Neighbors(e) => write!(f, "no neighbour is reloaded: {e}"),
-            NotReloaded::NoReply(e) => write!(f, "no neighbour is reloaded: {e}"),
+            NotReloaded::Neighbors(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::NoReply(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoRib(e) => {
                 write!(f, "neighbours are reloaded, and routes, VRFs and the [fib] table may not be: {e}")
             }
@@ -170,17 +170,19 @@ impl Reloader {
         }
     }
 
-    /// Reads the file again and applies its changes, those that may fail first.
+    /// Reads the file again and applies its changes, those that may fail first. If one fails, those before it are undone.
     ///
     /// # Errors
-    /// Why nothing changed. After [`NotReloaded::NoBfd`] the API's listeners may have changed; after [`NotReloaded::Rpki`] also BFD
-    /// sessions and dataplanes; after [`NotReloaded::Shards`] also RPKI caches; after
-    /// [`NotReloaded::Neighbors`] and [`NotReloaded::NoReply`] also the number of shards; after
-    /// [`NotReloaded::NoRib`] everything except static routes, VRFs and the `[fib]` table.
+    /// Why nothing changed; after [`NotReloaded::NoRib`] everything is reloaded except static routes, VRFs and the `[fib]` table.
     pub(crate) fn reload(&self) -> Result<Reloaded, NotReloaded> {
         let router = &*self.router;
         let Some(file) = &self.file else { return Err(NotReloaded::NoFile) };
         let Ok(mut numbers) = self.numbers.try_lock() else { return Err(NotReloaded::Busy) };
+        // Until the end, so that no stage refuses a later step because a client changes the number of shards.
+        let bgp = router.bgp.get();
+        let reserved = bgp.as_ref().map(|bgp| bgp.reserve()).transpose();
+        let _reservation = reserved.map_err(NotReloaded::NotChanged)?;
+        let shards = bgp.as_ref().map(|bgp| bgp.owners.read().shards.len());
         let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
         let former = router.config();
         let settings = effects::changed(&former, &new);
@@ -200,76 +202,21 @@ impl Reloader {
         let leaving = leaving.map_err(|e| NotReloaded::Vrf(e.to_string()))?;
         let vrfs = numbers.number(&new, leaving).map_err(NotReloaded::Vrf)?;
         let mut dataplanes = self.dataplanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let fib_begins = router.rib.get().is_none() && new.fib.is_some();
-        let fib_ends = router.rib.get().is_some() && new.fib.is_none();
-        let bound = self
-            .begin_fib(&new, &vrfs)
-            .and_then(|()| self.add_dataplanes(&mut dataplanes, &new, &vrfs))
-            .and_then(|()| self.bind(&new))
-            .and_then(|bound| {
-                let changed = match (fib_begins, fib_ends) {
-                    (true, _) if new.bgp.is_some() => fib::connect_bgp(router),
-                    (_, true) => fib::disconnect_bgp(router),
-                    _ => Ok(()),
-                };
-                changed.map_err(NotReloaded::NotChanged).map(|()| bound)
-            });
-        let (builder, bfd) = match bound {
-            Ok(bound) => bound,
-            Err(e) => {
-                // The former dataplanes most likely run again; the first error counts.
-                let _ = self.add_dataplanes(&mut dataplanes, &former, &numbers.vrfs);
-                self.remove_other_dataplanes(&mut dataplanes, &former);
-                dataplanes.flush();
-                if fib_begins {
-                    let _ = fib::end(router);
+        let Applied { bfd, rpki, bmp, mrt, shards, neighbors } =
+            match self.apply(&former, &new, &vrfs, &mut dataplanes) {
+                Ok(applied) => applied,
+                Err(e) => {
+                    self.restore(&former, &new, &numbers.vrfs, shards, &mut dataplanes);
+                    return Err(e);
                 }
-                return Err(e);
-            }
-        };
-        if fib_begins {
-            fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
-        } else if fib_ends {
-            self.remove_other_dataplanes(&mut dataplanes, &new);
-            dataplanes.flush();
-            fib::end(router).map_err(NotReloaded::NoReply)?;
-        }
-        if let (Some(builder), Some(bgp)) = (builder, &new.bgp) {
-            let begun = bgp::begin(router, builder, &new, bgp, &self.run_state, &self.stop);
-            begun.map_err(NotReloaded::Bgp)?;
-            self.watch_interfaces(&mut dataplanes, &new, &vrfs)?;
-        }
-        let rpki = self.set_rpki(&new)?;
-        let bmp = monitors::set_bmp(router, &new, &self.stop)?;
-        let mrt = monitors::set_mrt(router, &new, &self.stop)?;
-        let running = router.bgp.get();
-        let (shards, neighbors) = match (&running, &new.bgp, &former.bgp) {
-            (_, None, Some(former)) => {
-                self.end_bgp(former, &new)?;
-                self.watch_interfaces(&mut dataplanes, &new, &vrfs)?;
-                (
-                    None,
-                    Neighbors { removed: former.neighbors.keys().copied().collect(), ..Neighbors::default() },
-                )
-            }
-            (Some(_), Some(bgp), None) => {
-                (None, Neighbors { added: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() })
-            }
-            (Some(running), Some(bgp), Some(_)) => {
-                running.set_cpus(bgp).map_err(NotReloaded::NotChanged)?;
-                running.set_update_threads(bgp.update_threads).map_err(NotReloaded::NotChanged)?;
-                let shards = resize(router, running, bgp)?;
-                running.set_options(decision_options(bgp)).map_err(NotReloaded::Shards)?;
-                (shards, reconfigure(running, bgp, &new.interfaces)?)
-            }
-            _ => (None, Neighbors::default()),
-        };
+            };
         let (nexthop_cache, suppression, fib_policy) = match (&router.rib.get(), &new.fib) {
             (Some(rib), Some(fib)) => {
                 let (mode, suppress) = (fib.nexthop_cache, fib.suppress_fib_pending);
                 let before = rib.set_cache_mode(mode).map_err(NotReloaded::NoRib)?;
                 let suppressed = rib.suppress(suppress).map_err(NotReloaded::NoRib)?;
-                let other = former.fib.as_ref().is_none_or(|former| former.policy != fib.policy);
+                // A RIB manager that begins has it from its start.
+                let other = former.fib.as_ref().is_some_and(|former| former.policy != fib.policy);
                 if other {
                     rib.set_policy(fib.policy.clone()).map_err(NotReloaded::NoRib)?;
                 }
@@ -419,27 +366,138 @@ impl Reloader {
         Ok(())
     }
 
-    /// Binds the addresses of a BGP that begins, of the API and of BFD.
+    /// The addresses and keys of BGP, of the API and of BFD: what most likely fails. Returns also a BGP that begins.
     fn bind(&self, new: &Config) -> Result<(Option<BgpBuilder>, Changes), NotReloaded> {
-        let builder = match &new.bgp {
-            Some(bgp) if self.router.bgp.get().is_none() => {
+        let builder = match (&new.bgp, self.router.bgp.get()) {
+            (Some(bgp), None) => {
                 let before = self.shards_before.load(Relaxed);
                 let builder = BgpBuilder::after_run(bgp, &self.router.rings, before);
                 Some(builder.map_err(|e| NotReloaded::Bgp(NotBegun::from(e)))?)
             }
-            _ => None,
+            (Some(bgp), Some(running)) => {
+                listen(&running, bgp)?;
+                None
+            }
+            (None, _) => None,
         };
         if let Some(api) = self.api.get().and_then(Weak::upgrade) {
             api.reconfigure(&new.api).map_err(NotReloaded::Api)?;
         }
+        Ok((builder, self.set_bfd(new)?))
+    }
+
+    /// Applies `[bfd]` and the BFD sessions of neighbours.
+    fn set_bfd(&self, new: &Config) -> Result<Changes, NotReloaded> {
         let (requested, interfaces) = (new.bfd.clone(), new.interfaces.clone());
         let changes = self.router.bfd.handle.wait(move |bfd| {
             let changes = bfd.configure(&requested)?;
             bfd.set_interfaces(&interfaces);
             Ok(changes)
         });
-        let changes = changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)?;
-        Ok((builder, changes))
+        changes.map_err(NotReloaded::NoBfd)?.map_err(NotReloaded::Bfd)
+    }
+
+    /// Everything that can be undone, and then neighbours.
+    fn apply(
+        &self,
+        former: &Config,
+        new: &Config,
+        vrfs: &[VrfSetup],
+        dataplanes: &mut RunningDataplanes,
+    ) -> Result<Applied, NotReloaded> {
+        let router = &*self.router;
+        let fib_begins = router.rib.get().is_none() && new.fib.is_some();
+        let fib_ends = router.rib.get().is_some() && new.fib.is_none();
+        self.begin_fib(new, vrfs)?;
+        self.add_dataplanes(dataplanes, new, vrfs)?;
+        let (builder, bfd) = self.bind(new)?;
+        if fib_begins {
+            if new.bgp.is_some() {
+                fib::connect_bgp(router).map_err(NotReloaded::NotChanged)?;
+            }
+            fib::connect_bfd(router).map_err(NotReloaded::NoReply)?;
+        }
+        let mut applied = Applied { bfd, ..Applied::default() };
+        let running = router.bgp.get();
+        if let (Some(running), Some(bgp)) = (&running, &new.bgp) {
+            applied.set_monitors(self, new)?;
+            applied.shards = adjust(router, running, bgp)?;
+        }
+        applied.neighbors = match (&running, &new.bgp, &former.bgp) {
+            (_, None, Some(former)) => {
+                applied.set_monitors(self, new)?;
+                self.end_bgp(former, new)?;
+                self.watch_interfaces(dataplanes, new, vrfs)?;
+                Neighbors { removed: former.neighbors.keys().copied().collect(), ..Neighbors::default() }
+            }
+            (Some(running), Some(bgp), _) => reconfigure(running, bgp, &new.interfaces)?,
+            (None, Some(bgp), _) => {
+                if let Some(builder) = builder {
+                    let rib = router.rib.get().filter(|_| !fib_ends);
+                    let begun = bgp::begin(router, builder, new, bgp, rib, &self.run_state, &self.stop);
+                    begun.map_err(NotReloaded::Bgp)?;
+                }
+                self.watch_interfaces(dataplanes, new, vrfs)?;
+                applied.set_monitors(self, new)?;
+                Neighbors { added: bgp.neighbors.keys().copied().collect(), ..Neighbors::default() }
+            }
+            (_, None, None) => Neighbors::default(),
+        };
+        if fib_ends {
+            fib::disconnect_bgp(router).map_err(NotReloaded::NotChanged)?;
+            self.remove_other_dataplanes(dataplanes, new);
+            dataplanes.flush();
+            fib::end(router).map_err(NotReloaded::NoReply)?;
+        }
+        Ok(applied)
+    }
+
+    /// Undoes what [`Reloader::apply`] of `new` did before it failed. `shards`: their number before, which a command may have
+    /// set. What cannot be undone is logged.
+    fn restore(
+        &self,
+        former: &Config,
+        new: &Config,
+        vrfs: &[VrfSetup],
+        shards: Option<usize>,
+        dataplanes: &mut RunningDataplanes,
+    ) {
+        let router = &*self.router;
+        let undone = |what: &str, done: Result<(), NotReloaded>| {
+            if let Err(error) = done {
+                tracing::error!(
+                    target: target::ROUTER, %error,
+                    "the reload that failed cannot be undone: {what}; restart the router, or reload again"
+                );
+            }
+        };
+        if former.bgp.is_none()
+            && let Some(begun) = &new.bgp
+        {
+            undone("BGP", self.end_bgp(begun, former));
+        }
+        if former.fib.is_none() {
+            undone("BGP without a FIB", fib::disconnect_bgp(router).map_err(NotReloaded::NotChanged));
+        }
+        undone("dataplanes", self.add_dataplanes(dataplanes, former, vrfs));
+        self.remove_other_dataplanes(dataplanes, former);
+        dataplanes.flush();
+        if former.fib.is_none() {
+            undone("the FIB", fib::end(router).map_err(NotReloaded::NoReply));
+        }
+        if let Some(api) = self.api.get().and_then(Weak::upgrade) {
+            undone("the API", api.reconfigure(&former.api).map(drop).map_err(NotReloaded::Api));
+        }
+        undone("BFD", self.set_bfd(former).map(drop));
+        if let (Some(running), Some(bgp)) = (router.bgp.get(), &former.bgp) {
+            undone("addresses and keys of BGP", listen(&running, bgp));
+            undone("RPKI and monitors", Applied::default().set_monitors(self, former));
+            let mut threads = bgp.clone();
+            if let (Some(number), true) = (shards, bgp.shards != Threads::Off) {
+                threads.shards = Threads::Number(number as u16);
+            }
+            undone("threads of BGP", adjust(router, &running, &threads).map(drop));
+        }
     }
 
     /// Applies `[rpki]`. Returns whether anything changed.
@@ -465,6 +523,44 @@ impl Reloader {
             (None, None) => Ok(false),
         }
     }
+}
+
+/// What a reload has changed.
+#[derive(Default)]
+struct Applied {
+    bfd: Changes,
+    rpki: bool,
+    bmp: bool,
+    mrt: bool,
+    shards: Option<Resized>,
+    neighbors: Neighbors,
+}
+
+impl Applied {
+    /// Applies `[rpki]`, `[bmp]` and `[mrt]` where BGP runs.
+    fn set_monitors(&mut self, reloader: &Reloader, new: &Config) -> Result<(), NotReloaded> {
+        let router = &*reloader.router;
+        self.rpki = reloader.set_rpki(new)?;
+        self.bmp = monitors::set_bmp(router, new, &reloader.stop)?;
+        self.mrt = monitors::set_mrt(router, new, &reloader.stop)?;
+        Ok(())
+    }
+}
+
+/// Listens on the addresses of a configuration, with its keys.
+fn listen(running: &Bgp, bgp: &BgpConfig) -> Result<(), NotReloaded> {
+    let bgp = bgp.clone();
+    let listening = running.sessions.wait(move |sessions| sessions.listen(&bgp));
+    listening.map_err(NotReloaded::NoReply)?.map_err(NotReloaded::Neighbors)
+}
+
+/// Applies the number of threads of a running BGP, their CPUs, and how it selects. Returns what moved.
+fn adjust(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
+    running.set_cpus(bgp).map_err(NotReloaded::NotChanged)?;
+    running.set_update_threads(bgp.update_threads).map_err(NotReloaded::NotChanged)?;
+    let shards = resize(router, running, bgp)?;
+    running.set_options(decision_options(bgp)).map_err(NotReloaded::Shards)?;
+    Ok(shards)
 }
 
 /// A dataplane knows a VRF or an interface before its first route, and until after its last.

@@ -1,7 +1,7 @@
-//! The client of the running router's API over its Unix socket.
+//! The client of the running router's API, over its Unix socket or TCP.
 
 use crate::remote::{Connection, Remote};
-use crate::show::Output;
+use crate::show::{Output, Place as Options};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
@@ -42,8 +42,16 @@ impl Client {
     /// # Errors
     /// What is wrong with its address.
     pub(crate) fn of(output: &Output) -> Result<Client, String> {
-        let Some(api) = &output.api else { return Ok(Client::new(&output.socket)) };
-        let remote = Remote::new(api, output.ca.as_deref(), output.token_file.as_deref())?;
+        Client::at_place(&output.place)
+    }
+
+    /// A client of the router at this place.
+    ///
+    /// # Errors
+    /// What is wrong with its address.
+    pub(crate) fn at_place(place: &Options) -> Result<Client, String> {
+        let Some(api) = &place.api else { return Ok(Client::new(&place.socket)) };
+        let remote = Remote::new(api, place.ca.as_deref(), place.token_file.as_deref())?;
         Ok(Client { place: Place::Remote(Box::new(remote)), within: None })
     }
 

@@ -396,6 +396,25 @@ mod tests {
         line.split(' ').map(OsString::from).collect()
     }
 
+    /// The plural of other programs.
+    #[test]
+    fn show_takes_plural_names_too() {
+        let command = |line: &str| Cli::try_parse_from(args(line)).map(|cli| format!("{:?}", cli.command));
+        for (other, own) in [
+            ("bgp neighbors", "bgp neighbor"),
+            ("bgp routes", "bgp route"),
+            ("bgp groups", "bgp group"),
+            ("bgp update-groups", "bgp group"),
+            ("bgp nexthops", "bgp nexthop"),
+            ("bgp aggregates", "bgp aggregate"),
+            ("routes", "route"),
+            ("nexthop-groups", "nexthop-group"),
+        ] {
+            let [other, own] = [other, own].map(|name| command(&format!("ribtide show {name}")).unwrap());
+            assert_eq!(other, own);
+        }
+    }
+
     #[test]
     fn daemon_command_reads_what_the_whole_command_line_reads() {
         for line in [

@@ -1,6 +1,7 @@
 //! `ribtide support`: a bundle for a report of a fault, without the secrets of the configuration.
 
 use crate::client::Client;
+use crate::show::Place;
 use crate::text;
 use clap::Args;
 use flate2::Compression;
@@ -48,11 +49,11 @@ pub(crate) struct Options {
     #[arg(default_value = "ribtide-support.tar.gz")]
     file: PathBuf,
     /// The configuration file, which goes into the bundle without passwords, keys and comments
-    #[arg(short = 'c', long = "config", value_name = "FILE", default_value = "/etc/ribtide/ribtide.toml")]
-    config: PathBuf,
-    /// The router's Unix socket (api.socket in its configuration)
-    #[arg(long, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
-    socket: PathBuf,
+    /// [default: /etc/ribtide/ribtide.toml; with --api none]
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Writes the bundle. A part that cannot be read is named in its file `errors.txt`.
@@ -60,16 +61,21 @@ pub(crate) struct Options {
 /// # Errors
 /// The bundle cannot be written.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
+    let client = Client::at_place(&options.place)?.within(ANSWER);
     let mut bundle = Bundle::default();
     bundle.add("version.txt", Ok(format!("ribtide {}\n", env!("CARGO_PKG_VERSION"))));
-    let config = ribtide_config::read(&options.config).map_err(|e| e.to_string());
-    bundle.add("ribtide.toml", config.and_then(|text| ribtide_config::without_secrets(&text)));
-    for path in FACTS {
+    let is_remote = options.place.api.is_some();
+    // The file of the router on another host is not on this one; /v1/configuration has what is in force.
+    if let Some(path) = options.config.as_deref().or((!is_remote).then_some(Path::new(crate::CONFIG_FILE))) {
+        let config = ribtide_config::read(path).map_err(|e| e.to_string());
+        bundle.add("ribtide.toml", config.and_then(|text| ribtide_config::without_secrets(&text)));
+    }
+    for path in FACTS.iter().filter(|_| !is_remote) {
         // A kernel that does not have it lacks the feature.
         let fact = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         bundle.add(&format!("system{path}"), fact.map_err(|e| format!("{path}: {e}")));
     }
-    router(&Client::new(&options.socket).within(ANSWER), &mut bundle);
+    router(&client, &mut bundle);
     let failed = bundle.errors.len();
     bundle
         .write(&options.file)
@@ -183,7 +189,7 @@ mod tests {
         let mut all = Vec::new();
         names(&ribtide_config::schema(), &mut all);
         // Lists of keys, and names of files, whose contents are not in the bundle.
-        let known = ["keys", "key-id", "secret-file", "token-file", "tls-key"];
+        let known = ["keys", "key-id", "secret-file", "token-file", "read-token-file", "tls-key"];
         let suspicious = |name: &&String| {
             ["password", "secret", "key", "token", "credential", "passphrase"]
                 .iter()

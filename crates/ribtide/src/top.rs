@@ -4,6 +4,7 @@ mod rates;
 mod screen;
 
 use crate::client::Client;
+use crate::show::Place;
 use crate::show::screen::Detail;
 use clap::Args;
 use ratatui::DefaultTerminal;
@@ -11,7 +12,6 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use screen::{DETAILS, Top};
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Longest wait for the answer to one reading: keys wait for it.
@@ -25,9 +25,8 @@ pub(crate) struct Options {
     /// Seconds between two readings
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval: u64,
-    /// The router's Unix socket (api.socket in its configuration)
-    #[arg(long, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
-    socket: PathBuf,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Shows the screen until a key ends it.
@@ -38,7 +37,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     if !std::io::stdout().is_terminal() {
         return Err("top needs a terminal; `ribtide show pipeline` prints the same once".into());
     }
-    let client = Client::new(&options.socket).within(ANSWER);
+    let client = Client::at_place(&options.place)?.within(ANSWER);
     let mut top = Top::new();
     // A router that is not there is an error of the command, not of the screen.
     let first = client.get("/v1/pipeline")?;

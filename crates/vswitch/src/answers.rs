@@ -209,14 +209,16 @@ impl VirtualSwitch {
             "SAI_SWITCH_ATTR_AVAILABLE_ACL_TABLE" => acl_resources(ACL_TABLES),
             "SAI_SWITCH_ATTR_AVAILABLE_ACL_TABLE_GROUP" => acl_resources(ACL_TABLE_GROUPS),
             "SAI_SWITCH_ATTR_AVAILABLE_FDB_ENTRY" => self.free_fdb_entries().to_string(),
-            _ if let Some((_, object, size)) = size => {
-                let used = self.entries.keys().filter(|(of, _)| of.name() == *object).count();
-                size.saturating_sub(used as u32).to_string()
-            }
-            _ => {
-                let values = SWITCH_VALUES.iter().chain(NAT_SIZES);
-                values.into_iter().find(|(of, _)| *of == name)?.1.into()
-            }
+            _ => match size {
+                Some((_, object, size)) => {
+                    let used = self.entries.keys().filter(|(of, _)| of.name() == *object).count();
+                    size.saturating_sub(used as u32).to_string()
+                }
+                None => {
+                    let values = SWITCH_VALUES.iter().chain(NAT_SIZES);
+                    values.into_iter().find(|(of, _)| *of == name)?.1.into()
+                }
+            },
         })
     }
 

@@ -791,16 +791,14 @@ impl Sai for VirtualSwitch {
         let of = |afi: Afi| attrs.iter().any(|attr| is_of_family(attr, afi));
         let mpls = attrs.contains(&Attr::NextHopKind(NextHopType::Mpls));
         let family = [Afi::Ipv4, Afi::Ipv6].into_iter().find(|afi| of(*afi));
-        let (limit, count) = match object {
-            ObjectType::RouteEntry if let Some(afi) = family => (limits.free_routes(afi, self.routes), 0),
-            ObjectType::NeighborEntry if let Some(afi) = family => {
-                (limits.free_neighbors(afi, self.neighbor_counts), 0)
-            }
-            ObjectType::NextHop if mpls => (limits.labelled_next_hops, self.labelled_next_hops),
-            ObjectType::NextHopGroup => (limits.groups, self.groups),
-            ObjectType::NextHopGroupMember => (limits.group_members, self.group_members),
-            ObjectType::InsegEntry => (limits.labels, self.labels.len() as u32),
-            other => return crate::entries::available(other).ok_or(Status::NotSupported),
+        let (limit, count) = match (object, family) {
+            (ObjectType::RouteEntry, Some(afi)) => (limits.free_routes(afi, self.routes), 0),
+            (ObjectType::NeighborEntry, Some(afi)) => (limits.free_neighbors(afi, self.neighbor_counts), 0),
+            (ObjectType::NextHop, _) if mpls => (limits.labelled_next_hops, self.labelled_next_hops),
+            (ObjectType::NextHopGroup, _) => (limits.groups, self.groups),
+            (ObjectType::NextHopGroupMember, _) => (limits.group_members, self.group_members),
+            (ObjectType::InsegEntry, _) => (limits.labels, self.labels.len() as u32),
+            (other, _) => return crate::entries::available(other).ok_or(Status::NotSupported),
         };
         Ok(limit.saturating_sub(count).into())
     }

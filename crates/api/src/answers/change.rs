@@ -30,7 +30,9 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
     };
     let rib = router.rib.get();
     let rib = rib.as_ref().map(|rib| &rib.handle);
-    bgp(router)?.resize(threads, rib).map(resized).map_err(|e| Refusal::Bad(e.to_string()))
+    let bgp = bgp(router)?;
+    let _reservation = bgp.reserve().map_err(|e| Refusal::Bad(e.to_string()))?;
+    bgp.resize(threads, rib).map(resized).map_err(|e| Refusal::Bad(e.to_string()))
 }
 
 /// Reads the configuration file again.

@@ -83,9 +83,15 @@ pub(crate) fn explain(
             stage.state == StageState::Passed
                 && dataplanes.fpm.iter().any(|client| client.name == stage.stage && client.read().is_early())
         };
+        let unconnected = |stage: &ExplainStage| {
+            let client = dataplanes.fpm.iter().find(|client| client.name == stage.stage)?;
+            (stage.state == StageState::Waiting && !client.read().connected).then_some(client.server)
+        };
         stages.extend(of_rib.into_iter().map(|mut stage| {
             if early(&stage) {
                 stage.messages = vec![TOO_EARLY.into()];
+            } else if let Some(server) = unconnected(&stage) {
+                stage.messages = vec![format!("not connected to {server}")];
             }
             stage
         }));
@@ -98,6 +104,17 @@ pub(crate) fn explain(
     }
     let asics: Vec<&str> = dataplanes.asics.keys().map(String::as_str).collect();
     let mut conclusion = conclude(router.rib.get().is_some(), text, source, &stages, &asics);
+    if let (Some(rib), None, true) = (&router.rib.get(), vrf, is_unknown(&stages)) {
+        let others = other_vrfs(rib, query)?;
+        if let Some(first) = others.first() {
+            let vrfs = if others.len() == 1 { "VRF" } else { "VRFs" };
+            let names = others.join(", ");
+            conclusion.push_str(&format!(
+                " in the default VRF; {vrfs} {names} {} a route: `ribtide explain {text} --vrf {first}`",
+                if others.len() == 1 { "has" } else { "have" }
+            ));
+        }
+    }
     if let Some(route) = bgp.as_ref().filter(|route| source.is_none() && !route.suppressed_by.is_empty()) {
         let by = route.suppressed_by.join(" and ");
         conclusion.push_str(&format!("; it is advertised to no peer: the aggregate {by} suppresses it"));
@@ -110,7 +127,11 @@ pub(crate) fn explain(
         let how = match stage.state {
             StageState::Passed => "it is sent".to_owned(),
             StageState::Waiting => "it is about to be sent".to_owned(),
-            _ => stage.messages.last().cloned().unwrap_or_default(),
+            // A reason that lasts, before one that passes.
+            _ => (stage.messages.iter().find(|message| message.starts_with("not sent: ")))
+                .or(stage.messages.last())
+                .cloned()
+                .unwrap_or_default(),
         };
         conclusion.push_str(&format!("; to {to}: {how}"));
         stages.push(stage);
@@ -137,6 +158,9 @@ fn bgp_stage(
     let Some(route) = route else {
         if !rejected.is_empty() {
             return Ok(stage("bgp", StageState::Stopped, rejected));
+        }
+        if let Some(why) = exact.and_then(|prefix| not_originated(router, prefix)) {
+            return Ok(stage("bgp", StageState::Waiting, vec![why]));
         }
         return Ok(stage(
             "bgp",
@@ -188,6 +212,24 @@ fn bgp_stage(
     let best = route.paths.iter().any(|p| p.best);
     let state = if best { StageState::Passed } else { StageState::Stopped };
     Ok(ExplainStage { seconds, ..stage("bgp", state, messages) })
+}
+
+/// Why there is no path of a prefix that the configuration originates.
+fn not_originated(router: &RouterState, prefix: AnyPrefix) -> Option<String> {
+    let config = router.config();
+    let originate = &config.bgp.as_ref()?.originate;
+    if originate.aggregates.contains_key(&prefix) {
+        return Some(
+            "the aggregate of [[bgp.aggregate]] is not originated: it has no contributor \
+             (`ribtide show bgp aggregate`)"
+                .into(),
+        );
+    }
+    (originate.networks.contains(&prefix) && originate.require_route).then(|| {
+        "the network of bgp.originate.networks is not originated: require-route is on, and no connected, static or kernel \
+         route has exactly this prefix"
+            .into()
+    })
 }
 
 /// Update groups that get the best path, or would without `held`, and the decisions of their export
@@ -291,8 +333,14 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
                 explanation.group.hops.iter().flat_map(|hop| chain(s, rib, hop)).collect();
             let now = s.now();
             let since = rib.changed_at(prefix).map(|at| now.saturating_sub(at) / 1000);
-            let statuses = explanation.dataplanes.iter().cloned();
-            let statuses: Vec<_> = statuses.map(|(id, status)| (s.plane_name(id), status)).collect();
+            let is_selected = explanation.candidates.iter().any(|c| c.selection == SelectionResult::Selected);
+            let status = |id| explanation.dataplanes.iter().find(|(of, _)| *of == id);
+            // One without a status is down, or gets the table just now.
+            let statuses: Vec<(String, Option<InstallStatus>)> = s
+                .planes()
+                .map(|id| (s.plane_name(id), status(id).map(|(_, status)| status.clone())))
+                .filter(|(_, status)| status.is_some() || is_selected)
+                .collect();
             (explanation, unresolved, content, tracks, policy, statuses, (delayed, chains, since))
         });
         (found, s.awaited_interface(vrf, prefix))
@@ -322,13 +370,19 @@ fn rib_stages(rib: &RibHandle, route: VrfPrefix) -> Result<RibView, Refusal> {
     let mut stages = vec![ExplainStage { seconds, ..rib_stage }];
     for (name, status) in statuses {
         let stage = match status {
-            InstallStatus::Installed => {
+            Some(InstallStatus::Installed) => {
                 stage(name, StageState::Passed, vec!["installed, and confirmed".into()])
             }
-            InstallStatus::Pending => {
+            Some(InstallStatus::Pending) => {
                 stage(name, StageState::Waiting, vec!["sent, not yet confirmed".into()])
             }
-            InstallStatus::Failed(why) => stage(name, StageState::Stopped, vec![format!("refused: {why}")]),
+            Some(InstallStatus::Failed(why)) => {
+                stage(name, StageState::Stopped, vec![format!("refused: {why}")])
+            }
+            None => {
+                stages.push(stage(name, StageState::Waiting, vec!["does not take routes yet".into()]));
+                continue;
+            }
         };
         stages.push(ExplainStage { seconds, ..stage });
     }
@@ -495,7 +549,7 @@ fn conclude(
 ) -> String {
     let route = source.map_or("route".into(), |protocol| format!("{protocol} route"));
     let on_way = |s: &&ExplainStage| source.is_none() || s.stage != "bgp";
-    if stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off)) {
+    if is_unknown(stages) {
         return format!("nothing is known of {query}");
     }
     if let Some(stuck) = stages.iter().filter(on_way).find(|s| s.state == StageState::Stopped) {
@@ -543,6 +597,23 @@ fn conclude(
             if discards { format!("{conclusion}; {DISCARDS}") } else { conclusion }
         }
     }
+}
+
+/// Whether no stage has anything of the prefix.
+fn is_unknown(stages: &[ExplainStage]) -> bool {
+    stages.iter().all(|s| matches!(s.state, StageState::Absent | StageState::Off))
+}
+
+/// The other VRFs that have a route of this prefix, or for this address, by name.
+fn other_vrfs(rib: &RibHandle, query: Target) -> Result<Vec<String>, Refusal> {
+    Ok(rib.handle.call(move |stage| {
+        let has = |rib: &Rib| match query {
+            Target::Prefix(prefix) => rib.explain(prefix).is_some(),
+            Target::Address(address) => rib.longest_match(address).is_some(),
+        };
+        let found = stage.vrfs().filter(|(name, rib)| *name != DEFAULT_VRF && has(rib));
+        found.map(|(name, _)| name.to_owned()).collect()
+    })?)
 }
 
 /// The stages in this state at which ways behind the RIB manager end: each dataplane, and of a virtual ASIC its chip.

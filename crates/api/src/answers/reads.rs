@@ -3,6 +3,7 @@
 use super::Refusal;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Concurrent reads at most; a further one ends the oldest.
 const READS: usize = 16;
@@ -16,8 +17,8 @@ pub(crate) struct Reads<R> {
     reads: Mutex<Stored<R>>,
 }
 
-/// The number of the last read, and those under way, each with what it is of.
-type Stored<R> = (u64, BTreeMap<u64, (String, R)>);
+/// The number of the last read, and those under way, each with what it is of, and since when it waits for its next page.
+type Stored<R> = (u64, BTreeMap<u64, (String, Instant, R)>);
 
 impl<R> Reads<R> {
     /// Of a list with this name, which cursors begin with.
@@ -35,7 +36,7 @@ impl<R> Reads<R> {
         let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
         reads.0 += 1;
         let id = reads.0;
-        reads.1.insert(id, (of.into(), read));
+        reads.1.insert(id, (of.into(), Instant::now(), read));
         while reads.1.len() > self.most {
             reads.1.pop_first();
         }
@@ -55,14 +56,31 @@ impl<R> Reads<R> {
             return refusal(format!("\"{cursor}\" is of the list \"{list}\", and this is \"{}\"", self.list));
         }
         let reads = &mut self.reads.lock().unwrap_or_else(PoisonError::into_inner).1;
-        match id.parse().ok().map(|id| (id, reads.get(&id).is_none_or(|(begun, _)| begun == of))) {
-            Some((_, false)) => refusal(format!(
-                "\"{cursor}\" is of a read with other parameters; send those of its first page, where only limit may \
-                 differ"
-            )),
-            Some((id, true)) if let Some((_, read)) = reads.remove(&id) => Ok(read),
-            _ => refusal(format!("\"{cursor}\" is of no read under way")),
+        let read = match id.parse().ok().map(|id| (id, reads.get(&id).is_none_or(|(begun, ..)| begun == of)))
+        {
+            Some((_, false)) => {
+                return refusal(format!(
+                    "\"{cursor}\" is of a read with other parameters; send those of its first page, where only limit may \
+                     differ"
+                ));
+            }
+            Some((id, true)) => reads.remove(&id),
+            None => None,
+        };
+        match read {
+            Some((.., read)) => Ok(read),
+            None => refusal(format!("\"{cursor}\" is of no read under way")),
         }
+    }
+
+    /// Ends the reads that have waited for their next page at least this long at `now`, such as those of clients that were
+    /// interrupted. Returns them, because to drop them may take long.
+    pub(crate) fn end_waiting(&self, longer: Duration, now: Instant) -> Vec<R> {
+        let reads = &mut self.reads.lock().unwrap_or_else(PoisonError::into_inner).1;
+        let waits = |since: &Instant| now.saturating_duration_since(*since) >= longer;
+        let ids: Vec<u64> =
+            reads.iter().filter(|(_, (_, since, _))| waits(since)).map(|(id, _)| *id).collect();
+        ids.into_iter().filter_map(|id| reads.remove(&id)).map(|(.., read)| read).collect()
     }
 }
 
@@ -77,6 +95,17 @@ mod tests {
         assert!(reads.take(&cursors[0], "").is_err() && reads.take("banana", "").is_err());
         assert_eq!(reads.take(&cursors[1], "").ok(), Some(1));
         assert!(reads.take(&cursors[1], "").is_err());
+    }
+
+    #[test]
+    fn a_read_ends_when_it_has_waited_too_long_for_its_next_page() {
+        let reads = Reads::single("check");
+        let limit = Duration::from_secs(60);
+        let cursor = reads.put("", 7);
+        let now = Instant::now();
+        assert!(reads.end_waiting(limit, now).is_empty());
+        assert_eq!(reads.end_waiting(limit, now + limit), [7]);
+        assert!(reads.take(&cursor, "").is_err() && reads.end_waiting(limit, now + limit).is_empty());
     }
 
     #[test]

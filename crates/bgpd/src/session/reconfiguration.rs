@@ -241,8 +241,8 @@ impl Sessions {
     /// Changes the keys and addresses of the listening sockets.
     ///
     /// # Errors
-    /// A sentence when the kernel refuses one. Nothing has changed.
-    fn listen(&mut self, bgp: &BgpConfig) -> Result<(), String> {
+    /// A sentence when the kernel refuses a key or an address. Nothing has changed.
+    pub fn listen(&mut self, bgp: &BgpConfig) -> Result<(), String> {
         tcp_ao::check_kernel(bgp)?;
         let wanted = keys::of(bgp);
         keys::change(self.listeners.sockets(), &self.keys, &wanted).map_err(|e| e.to_string())?;

@@ -223,6 +223,32 @@ fn changes_over_tcp_take_a_token() {
 }
 
 #[test]
+fn token_for_reads_reads_private_paths_and_changes_nothing() {
+    let bench = Bench::start(true);
+    let file = bench.folder.path().join("read-token");
+    std::fs::write(&file, "fedcba9876543210").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let status = |method: &str, path: &str, token: &str| {
+        let header = format!("authorization: Bearer {token}");
+        bench.tcp(&request(method, path, &[&header], ""))
+    };
+    assert_eq!(status("GET", "/v1/log", "fedcba9876543210").0, 401, "not before the reload");
+    bench.edit(|text| format!("{text}read-token-file = {file:?}\n"));
+    let (_, body) = bench.reload();
+    assert!(body.contains("api.read-token-file"), "{body}");
+    assert_eq!(status("GET", "/v1/log", "fedcba9876543210").0, 200);
+    assert_eq!(status("GET", "/v1/log", TOKEN).0, 200);
+    let (refused, sentence) = status("POST", "/v1/reload", "fedcba9876543210");
+    assert!(refused == 403 && sentence.contains("send that of api.token-file"), "{refused} {sentence}");
+    assert_eq!(status("POST", "/v1/reload", TOKEN).0, 200);
+    // Without the other there is nothing that a client could send for a change.
+    bench.edit(|text| text.replace("\ntoken-file = ", "\n#"));
+    assert_eq!(bench.reload().0, 200);
+    let (refused, sentence) = status("POST", "/v1/reload", "fedcba9876543210");
+    assert!(refused == 403 && sentence.contains("set api.token-file"), "{refused} {sentence}");
+}
+
+#[test]
 fn reload_takes_another_token() {
     let bench = Bench::start(true);
     let reload = |token: &str| {
@@ -265,6 +291,72 @@ fn reload_moves_the_socket_and_the_tcp_listener() {
     assert_eq!(status, 200, "{body}");
     assert_eq!(std::fs::metadata(&moved).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(bench.reload().0, 200, "the new socket is served");
+}
+
+/// Of each kind of part that a reload begins, changes or ends before the one that fails.
+#[test]
+fn reload_that_fails_leaves_everything_as_it_was() {
+    let bench = Bench::start(false);
+    let (former, moved) = (bench.socket(), bench.socket().with_extension("moved"));
+    let path = bench.folder.path().join("ribtide.toml");
+    let good = std::fs::read_to_string(&path).unwrap();
+    // No interface here has the address that BGP or BFD cannot bind.
+    let changed = good
+        .replace(&format!("socket = {former:?}"), &format!("socket = {moved:?}"))
+        .replace(&format!("http = \"{}\"\n", bench.http), "")
+        .replace("virtual-asic = true", "virtual-asic = true\nfpm = [\"127.0.0.1:9\"]\nmax-ecmp = 16")
+        .replace("listen = []", "listen = []\nalways-compare-med = true\nshards = 3");
+    let names = |state: &ribtide_api::RouterState| {
+        let dataplanes = state.dataplanes();
+        let fpm: Vec<String> = dataplanes.fpm.iter().map(|fpm| fpm.name.clone()).collect();
+        let shards = state.owners().unwrap().read().shards.len();
+        (fpm, dataplanes.asics.keys().cloned().collect::<Vec<_>>(), shards)
+    };
+    let before = names(bench.router.state());
+    let bgp = changed.replace("listen = []", "listen = [\"192.0.2.77:1790\"]");
+    let bfd = changed.replace("passive = true", "passive = true\nbfd = true")
+        + "[bfd]\nlisten = [\"192.0.2.77\"]\n";
+    for (text, why) in [(bgp, "192.0.2.77:1790"), (bfd, "192.0.2.77")] {
+        std::fs::write(&path, &text).unwrap();
+        let (status, sentence) = bench.reload();
+        assert!(status == 400 && sentence.contains(why), "{status} {sentence}");
+        assert!(sentence.starts_with("nothing is reloaded: "), "{sentence}");
+        assert!(!moved.exists() && bench.socket() == former, "the API stays where it is");
+        assert_eq!(bench.tcp(&request("GET", "/v1/threads", &[], "")).0, 200, "also on TCP");
+        assert_eq!(names(bench.router.state()), before);
+        assert_eq!(bench.unix(&request("GET", "/v1/bfd", &[], "")).1.matches("192.0.2.77").count(), 0);
+        let config = bench.router.state().config();
+        assert_eq!(
+            (config.api.socket.clone(), config.fib.as_ref().unwrap().max_ecmp == 16),
+            (former.clone(), false)
+        );
+    }
+    std::fs::write(&path, changed).unwrap();
+    assert_eq!(bench.reload().0, 200);
+    assert!(moved.exists() && !former.exists());
+    assert_ne!(names(bench.router.state()), before);
+}
+
+#[test]
+fn reload_and_resize_wait_for_no_other_change_of_stages() {
+    let bench = Bench::start(false);
+    let (former, moved) = (bench.socket(), bench.socket().with_extension("moved"));
+    bench.edit(|text| text.replace(&format!("socket = {former:?}"), &format!("socket = {moved:?}")));
+    let bgp = bench.router.state().bgp.get().unwrap();
+    let reservation = bgp.reserve().unwrap();
+    assert!(bgp.reserve().is_err());
+    for (path, body) in [("/v1/reload", ""), ("/v1/bgp/shards", "{\"shards\": 2}")] {
+        let (status, sentence) = bench.unix(&request("POST", path, &[JSON], body));
+        assert!(
+            status == 400 && sentence.contains("try again when that is done"),
+            "{path} {status} {sentence}"
+        );
+    }
+    assert!(former.exists() && !moved.exists());
+    drop(reservation);
+    assert_eq!(bench.unix(&request("POST", "/v1/bgp/shards", &[JSON], "{\"shards\": 2}")).0, 200);
+    assert_eq!(bench.reload().0, 200);
+    assert!(moved.exists());
 }
 
 #[test]

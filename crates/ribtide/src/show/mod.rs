@@ -52,9 +52,9 @@ const PAYLOADS: usize = 10_000;
 /// Next-hop groups of one request.
 const GROUPS: usize = 32;
 
-/// The router's socket and the output format.
+/// The router that a command is about: its socket, or its address.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Output {
+pub(crate) struct Place {
     /// The router's Unix socket (api.socket in its configuration)
     #[arg(long, global = true, default_value = "/run/ribtide/ribtide.sock", value_name = "PATH")]
     pub(crate) socket: PathBuf,
@@ -66,10 +66,17 @@ pub(crate) struct Output {
     #[cfg(feature = "router")]
     #[arg(long, global = true, value_name = "FILE", requires = "api")]
     pub(crate) ca: Option<PathBuf>,
-    /// With --api: a file with the token, which changes take, and reads of configuration, log and events
+    /// With --api: a file with the token of its api.token-file, or of api.read-token-file for reads
     #[cfg(feature = "router")]
     #[arg(long, global = true, value_name = "FILE", requires = "api")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+/// The router and the output format.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    #[command(flatten)]
+    pub(crate) place: Place,
     /// Print JSON: one document, or one per line where the output is a list of routes
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -96,7 +103,7 @@ pub(crate) enum Show {
     ///
     /// Without a prefix, all routes. `*` marks the best path. The last line of a single prefix names the shard thread
     /// that owns it.
-    #[command(args_conflicts_with_subcommands = true)]
+    #[command(args_conflicts_with_subcommands = true, alias = "routes")]
     Route {
         #[command(subcommand)]
         what: Option<ShowRoute>,
@@ -116,7 +123,7 @@ pub(crate) enum Show {
         routes: Selected,
     },
     /// Next-hop groups: received and resolved next hops, users; and the counters of the resolution cache
-    #[command(name = "nexthop-group")]
+    #[command(name = "nexthop-group", alias = "nexthop-groups")]
     NextHopGroup {
         /// Only this group, with all of its next hops
         id: Option<u32>,
@@ -201,6 +208,7 @@ pub(crate) enum ShowBgp {
     /// Threading mode and totals, and a line for each neighbour
     Summary,
     /// One neighbour, or all: state, negotiated values, messages, routes, write queue
+    #[command(alias = "neighbors")]
     Neighbor {
         /// Its address, its interface, or both as in fe80::1%swp1
         #[arg(conflicts_with_all = ["group", "update_thread"])]
@@ -230,6 +238,7 @@ pub(crate) enum ShowBgp {
         update_thread: Option<usize>,
     },
     /// BGP routes with all their paths, as `ribtide show route`
+    #[command(alias = "routes")]
     Route {
         /// Only this prefix, or the longest match of this address
         prefix: Option<String>,
@@ -237,6 +246,7 @@ pub(crate) enum ShowBgp {
         paths: Box<Paths>,
     },
     /// Update groups: members, update thread, and prefixes in each UPDATE
+    #[command(aliases = ["groups", "update-group", "update-groups"])]
     Group {
         /// Only update groups with members of this configured group, or the update group with this number
         name: Option<String>,
@@ -245,11 +255,13 @@ pub(crate) enum ShowBgp {
         update_thread: Option<usize>,
     },
     /// Next hops of paths: state, cost, the resolving route, and how often they changed
+    #[command(alias = "nexthops")]
     Nexthop {
         /// Only this next hop
         address: Option<IpAddr>,
     },
     /// Aggregates: whether each is originated, its contributors, and which of them it suppresses
+    #[command(alias = "aggregates")]
     Aggregate,
 }
 
