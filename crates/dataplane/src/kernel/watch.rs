@@ -67,6 +67,29 @@ pub(crate) struct Touched {
 }
 
 /// The watching thread.
+impl Touched {
+    /// A route that was written (`there`) or deleted, if it may be in the place of one of ribtide's in these tables.
+    pub(super) fn of(
+        route: &Route<'_>,
+        there: bool,
+        config: &KernelConfig,
+        tables: &[u32],
+    ) -> Option<Touched> {
+        let metric = route.metric.unwrap_or(0);
+        let ours = route.protocol == config.protocol;
+        // ribtide has no route for a type of service.
+        let is_concerned =
+            tables.contains(&route.table) && route.tos == 0 && (ours || metric == config.metric);
+        is_concerned.then_some(Touched {
+            prefix: route.prefix,
+            table: route.table,
+            metric,
+            there,
+            marked: there && ours,
+        })
+    }
+}
+
 pub(super) struct Watcher {
     system: System,
     config: KernelConfig,
@@ -414,17 +437,6 @@ impl Heard {
     }
 
     fn route(&mut self, config: &KernelConfig, tables: &[u32], route: &Route<'_>, there: bool) {
-        let metric = route.metric.unwrap_or(0);
-        let ours = route.protocol == config.protocol;
-        // ribtide has no route for a type of service.
-        if tables.contains(&route.table) && route.tos == 0 && (ours || metric == config.metric) {
-            self.touched.push(Touched {
-                prefix: route.prefix,
-                table: route.table,
-                metric,
-                there,
-                marked: there && ours,
-            });
-        }
+        self.touched.extend(Touched::of(route, there, config, tables));
     }
 }
