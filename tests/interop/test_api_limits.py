@@ -3,10 +3,13 @@ site neither reads nor changes the router."""
 
 import http.client
 import json
+import pathlib
 import socket
+import subprocess
+import time
 
 import pytest
-from harness import FEED_ASN, Ribtide, binary, wait_for
+from harness import FEED_ASN, TIMEOUT_FACTOR, Host, Ribtide, binary, wait_for
 from harness.config import HEAD
 from harness.peers import FEEDS
 from harness.speaker import Speaker, update
@@ -59,12 +62,7 @@ def idle_on_tcp(router):
 
 
 def idle_on_unix(router):
-    def connect():
-        client = socket.socket(socket.AF_UNIX)
-        client.settimeout(10)
-        client.connect(str(router.socket))
-        return client
-    return [connect() for _ in range(IDLE)]
+    return [unix_client(router) for _ in range(IDLE)]
 
 
 @pytest.mark.parametrize("idle", [idle_on_tcp, idle_on_unix])
@@ -92,6 +90,37 @@ class Session(Speaker):
 
     def __exit__(self, *_):
         self.close()
+
+
+def test_commands_go_on_without_file_descriptors(host):
+    """The limit falls below what is open, so the kernel gives the process no further descriptor of its own."""
+    router = Served(host, "127.0.0.1")
+    used = sorted(int(entry.name) for entry in pathlib.Path(f"/proc/{router.process.pid}/fd").iterdir())
+    subprocess.run(["prlimit", "--pid", str(router.process.pid), f"--nofile={max(used) + 1}"], check=True)
+    # What is free below the limit goes to clients that stay, and those of the reserve to two more.
+    free = max(used) + 1 - len(used)
+    stay = [unix_client(router) for _ in range(free + 2)]
+    for client in stay:
+        client.sendall(b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+    begin = time.monotonic()
+    refused = subprocess.run([binary(), "show", "bgp", "summary", "--socket", router.socket], capture_output=True, text=True, timeout=60)
+    assert refused.returncode != 0 and "no file descriptors left" in refused.stderr, refused.stderr
+    assert time.monotonic() - begin < 5 * TIMEOUT_FACTOR
+    stay.pop().close()
+    # One of the reserve is free again.
+    for _ in range(5):
+        wait_for("a command has its answer", lambda: router.show("bgp", "summary"), 10, alive=[router.process])
+    for client in stay:
+        client.close()
+    assert router.show("bgp", "summary")
+
+
+def unix_client(router):
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(10)
+    client.connect(str(router.socket))
+    return client
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: 127", b"POST /v1/reload HTTP/1.1\r\nHost: 127.0.0.1\r\n"])

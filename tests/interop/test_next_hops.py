@@ -5,6 +5,7 @@ whose BGP and RIB manager resolve separately."""
 import contextlib
 import ipaddress
 import json
+import re
 import socket
 import struct
 import threading
@@ -476,6 +477,10 @@ def test_flapping_next_hop_is_delayed_and_shown(bed, host):
         return shown["192.0.2.1"].get("delayed_ms", 0) > 0
     was_delayed, explained, delayed = is_delayed(), bed.router.text("explain", "20.0.1.0/24"), is_delayed()
     assert "next hop 192.0.2.1 changed often, so BGP hears of it later" in explained or not (was_delayed and delayed), explained
+    # Without another path the conclusion says what the route waits for, since when, and how often it changed.
+    concluded = re.search(r"waits at bgp: next hop 192\.0\.2\.1 resolves again, and BGP uses it if it stays so for \d+ s: "
+                          r"it changed \d+ times, and was lost \d+ s ago", explained)
+    assert concluded or not (was_delayed and delayed), explained
     wait_for("it is advertised in the end", lambda: "20.0.1.0/24" in observer.read(0.5).table, 30)
     assert observer.announced["20.0.1.0/24"] <= 4, observer.announced
     if observer.announced["20.0.1.0/24"] >= 3:

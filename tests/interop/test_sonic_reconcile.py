@@ -362,6 +362,62 @@ def test_asic_db_that_another_program_empties_is_written_again(host, combination
     agrees(sonic)
 
 
+#: The number of APPL_STATE_DB.
+APPL_STATE = 14
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_appl_state_db_that_another_program_empties_is_written_again(host, combination):
+    """With FIB suppression its rows are what other programs see of the chip, one for each confirmed route."""
+    sonic = start(host, combination, suppress=True)
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    responses = sonic.redis.db(APPL_STATE)
+    every = SINGLE + BALANCED
+
+    def seen():
+        return {key: responses.hgetall(key) for key in responses.keys("ROUTE_TABLE:*")}
+    wait_for("each route has its response", lambda: {f"ROUTE_TABLE:{prefix}" for prefix in every} <= seen().keys(), 60, alive=sonic.alive())
+    before = seen()
+
+    def as_before():
+        now = seen()
+        assert {key: (before.get(key), now.get(key)) for key in before.keys() | now.keys() if before.get(key) != now.get(key)} == {}
+    responses.flushdb()
+    settled(as_before, 60)
+    # Some rows go, and one comes that no route has.
+    for prefix in SINGLE[:5]:
+        responses.delete(f"ROUTE_TABLE:{prefix}")
+    responses.hset("ROUTE_TABLE:99.0.0.0/8", "protocol", "bgp")
+    settled(as_before, 60)
+    wanted = counts(sonic)["APPL_STATE_DB ROUTE_TABLE"]
+    assert (wanted["repaired"], wanted["failed"]) == (len(before) + 6, 0), wanted
+    # The routes themselves are not touched, and later responses go on.
+    assert repaired(sonic).keys() == {"APPL_STATE_DB ROUTE_TABLE"}
+    client.send(fpm.route(fpm.NEWROUTE, "22.0.0.0/24", GATEWAYS[0], ifindex(host, "Ethernet0")))
+    wait_for("a new route has its response", lambda: "ROUTE_TABLE:22.0.0.0/24" in seen(), 30, alive=sonic.alive())
+    agrees(sonic)
+
+
+def test_state_db_that_another_program_empties_is_written_again(host):
+    """Each daemon looks every half minute whether its rows are there."""
+    sonic = start(host, "redis_async")
+    client = connect_fpm(sonic)
+    announce(sonic, client)
+    state = sonic.redis.db(STATE)
+    wait_for("the chip has all", lambda: all(sonic.query_all([f"route {prefix}" for prefix in SINGLE])), 60, alive=sonic.alive())
+
+    def seen():
+        return {key for key in state.keys("*") if not key.startswith("RIBTIDE_EXPLAIN")}
+    wait_for("they have rows", lambda: {f"RIBTIDE_RECONCILE|{name}" for name in ("fpmsyncd", "orchagent", "syncd")} <= seen(), 30)
+    before = seen()
+    state.flushdb()
+
+    def as_before():
+        assert before - seen() == set()
+    settled(as_before, 90)
+
+
 @pytest.mark.parametrize("name", ["syncd", "orchagent", "fpmsyncd"])
 def test_a_second_daemon_on_the_same_databases_refuses_to_start(host, name):
     """Two would take each other's rows and replies. The query socket and the FPM port, which one of

@@ -2,9 +2,11 @@
 //!
 //! Each listener has its own share of connections, so clients on TCP never keep `ribtide show` from
 //! the Unix socket, and all shares together leave most descriptors to BGP. A connection on which no
-//! request is under way makes room for a new one: an idle client cannot keep others out.
+//! request is under way makes room for a new one: an idle client cannot keep others out. Where the
+//! process has no descriptors left, clients get those of a [`Reserve`], or status 503.
 
 use super::access::Caller;
+use super::reserve::{Accept, Reserve, is_shortage};
 use super::tls::Tls;
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -12,19 +14,20 @@ use axum::extract::ConnectInfo;
 use axum::http::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use axum::serve::Listener;
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ribtide_runtime::log::target;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// The media type of a response that lasts.
 const EVENT_STREAM: &str = "text/event-stream";
@@ -38,6 +41,14 @@ const CONNECTIONS_MIN: usize = 4;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to read a response after its last part was made.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The pause after a connection that the kernel did not give, for lack of memory or of descriptors.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a client that is refused for lack of descriptors may take to send its request.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The response to such a client.
+const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncontent-length: 159\r\nconnection: \
+    close\r\n\r\n{\"error\":\"the router has no file descriptors left, and other clients have those that the API keeps for that case; \
+    try again, or raise its limit of open files\"}";
 
 /// Connections that one listener takes, of a process that may open so many files (`None`: any
 /// number).
@@ -48,16 +59,28 @@ pub(super) fn share(descriptors: Option<u64>) -> usize {
 }
 
 /// Serves `router` on a listener for ever, on at most `max` connections, with TLS if there is any.
-pub(super) async fn serve<L: Listener>(
-    mut listener: L,
+pub(super) async fn serve<L: Accept>(
+    listener: L,
     max: usize,
+    reserve: Arc<Reserve>,
     router: Router,
-    caller: fn(&L::Io, &L::Addr) -> Caller,
+    caller: fn(&L::Io, &L::Address) -> Caller,
     tls: Option<Tls>,
-) {
-    let connections = Arc::new(Connections::new(max));
+) where
+    L::Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let connections = Arc::new(Connections::new(max, reserve));
     loop {
-        let (io, address) = listener.accept().await;
+        let (io, address, last) = connections.accept(&listener).await;
+        if last {
+            let (connections, has_tls) = (connections.clone(), tls.is_some());
+            tokio::spawn(async move {
+                // An error is the client's, which left.
+                let _ = timeout(REFUSAL_TIMEOUT, refuse(io, has_tls)).await;
+                connections.returned();
+            });
+            continue;
+        }
         let connection = connections.admit().await;
         let caller = caller(&io, &address);
         let place = Place { connection: connection.clone(), connections: connections.clone() };
@@ -87,6 +110,17 @@ pub(super) async fn serve<L: Listener>(
     }
 }
 
+/// Refuses a client for lack of descriptors. One that expects TLS gets the end of the connection.
+async fn refuse(mut io: impl AsyncRead + AsyncWrite + Unpin, has_tls: bool) -> io::Result<()> {
+    if has_tls {
+        return Ok(());
+    }
+    // A response before the request could be lost with it.
+    io.read(&mut [0; 4096]).await?;
+    io.write_all(REFUSAL.as_bytes()).await?;
+    io.shutdown().await
+}
+
 /// Serves the requests of one connection until it ends or has to make room.
 async fn exchange<I>(
     io: I,
@@ -95,7 +129,7 @@ async fn exchange<I>(
     connection: Arc<Connection>,
     connections: Arc<Connections>,
 ) where
-    I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = TowerToHyperService::new(router);
     let service = service_fn(|mut request: Request<Incoming>| {
@@ -161,11 +195,67 @@ struct Connections {
     list: Mutex<Vec<Arc<Connection>>>,
     /// One has ended, or has become idle.
     changed: Notify,
+    /// Where a descriptor comes from when the process has none left.
+    reserve: Arc<Reserve>,
+    /// A descriptor was closed.
+    returned: Notify,
 }
 
 impl Connections {
-    fn new(max: usize) -> Connections {
-        Connections { max, list: Mutex::default(), changed: Notify::new() }
+    fn new(max: usize, reserve: Arc<Reserve>) -> Connections {
+        Connections { max, list: Mutex::default(), changed: Notify::new(), reserve, returned: Notify::new() }
+    }
+
+    /// The next connection, and whether it has the last descriptor of the reserve.
+    async fn accept<L: Accept>(&self, listener: &L) -> (L::Io, L::Address, bool) {
+        let mut last = false;
+        loop {
+            match listener.accept_one().await {
+                Ok((io, address)) => {
+                    if !last {
+                        self.reserve.refill();
+                    }
+                    return (io, address, last);
+                }
+                // The client left while it waited.
+                Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if is_shortage(&error) => match self.reserve.release() {
+                    Some(left) => {
+                        last = left == 0;
+                        tracing::warn!(
+                            target: target::API, %error, left,
+                            "no file descriptors are left: a client gets one that the API keeps for that; raise the limit of open \
+                             files (LimitNOFILE of systemd)",
+                        );
+                    }
+                    None => {
+                        self.close_idle();
+                        // What other threads close is noticed by the time.
+                        let _ = timeout(ACCEPT_RETRY_INTERVAL, self.returned.notified()).await;
+                        self.reserve.refill();
+                    }
+                },
+                Err(error) => {
+                    tracing::warn!(target: target::API, %error, "a client gets no connection");
+                    sleep(ACCEPT_RETRY_INTERVAL).await;
+                }
+            }
+        }
+    }
+
+    /// A connection was closed.
+    fn returned(&self) {
+        self.reserve.refill();
+        self.returned.notify_one();
+    }
+
+    /// Asks the connection that has been idle for the longest to make room.
+    fn close_idle(&self) {
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = list.iter().filter_map(|connection| Some((connection.idle_since()?, connection)));
+        if let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) {
+            oldest.close.notify_one();
+        }
     }
 
     /// A place for a new connection. Where there is none, the connection that has been idle for the
@@ -187,16 +277,15 @@ impl Connections {
             list.push(connection.clone());
             return Some(connection);
         }
-        let idle = list.iter().filter_map(|connection| Some((connection.idle_since()?, connection)));
-        if let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) {
-            oldest.close.notify_one();
-        }
+        drop(list);
+        self.close_idle();
         None
     }
 
     fn remove(&self, connection: &Arc<Connection>) {
         self.list.lock().unwrap_or_else(PoisonError::into_inner).retain(|c| !Arc::ptr_eq(c, connection));
         self.changed.notify_one();
+        self.returned();
     }
 }
 
@@ -255,7 +344,6 @@ mod tests {
     use super::*;
     use axum::routing::get;
     use std::net::SocketAddr;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::{TcpListener, TcpStream};
     use tokio::time::advance;
 
@@ -268,7 +356,7 @@ mod tests {
         let held = move || async move { hold.notified().await };
         let router = Router::new().route("/", get(|| async { "fine" })).route("/hold", get(held));
         let caller = |_: &TcpStream, peer: &SocketAddr| Caller::Tcp { peer: *peer, local: None };
-        tokio::spawn(serve(listener, max, router, caller, None));
+        tokio::spawn(serve(listener, max, Arc::default(), router, caller, None));
         address
     }
 
@@ -301,7 +389,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_that_idles_longest_is_closed_when_all_places_are_taken() {
-        let connections = Connections::new(2);
+        let connections = Connections::new(2, Arc::default());
         let first = connections.try_admit().unwrap();
         advance(Duration::from_secs(1)).await;
         let second = connections.try_admit().unwrap();
@@ -317,7 +405,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn client_that_waits_for_a_place_gets_the_one_of_a_connection_that_ends() {
-        let connections = Arc::new(Connections::new(1));
+        let connections = Arc::new(Connections::new(1, Arc::default()));
         let connection = connections.try_admit().unwrap();
         let place = Place { connection, connections: connections.clone() };
         let mut waits = std::pin::pin!(connections.admit());
@@ -351,6 +439,13 @@ mod tests {
         busy.read_exact(&mut head).await.unwrap();
         assert_eq!(&head, b"HTTP/1.1 200 OK");
         assert!(waits.await.unwrap());
+    }
+
+    #[test]
+    fn refusal_has_the_length_that_it_names() {
+        let (head, body) = REFUSAL.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
+        assert!(serde_json::from_str::<ribtide_model::ApiError>(body).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

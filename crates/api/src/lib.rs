@@ -2,7 +2,8 @@
 //! (docs/adr/0005-management-api-http-json.md).
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
-//! their bounds, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
+//! their bounds, [`reserve`] their descriptors in need,
+//! [`socket_watch`] the file of the Unix socket, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
 //! [`openapi`] describes all of that to programs. [`events`] has what clients follow. [`metrics`] has the same data for monitoring, [`page`] the page for
 //! people. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
@@ -18,7 +19,9 @@ pub mod metrics;
 mod openapi;
 mod page;
 mod request;
+mod reserve;
 pub mod route_check;
+mod socket_watch;
 mod state;
 mod tls;
 

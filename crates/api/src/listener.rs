@@ -4,6 +4,8 @@
 use super::access::Caller;
 use super::connections::{serve, share};
 use super::endpoints::routes;
+use super::reserve::Reserve;
+use super::socket_watch::keep_socket;
 use super::state::{ApiState, Reload, RouterState};
 use super::tls::Tls;
 use ribtide_config::ApiConfig;
@@ -19,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Concurrent requests; a further one waits.
@@ -31,6 +34,7 @@ const CHECK_IDLE: Duration = Duration::from_secs(60);
 pub struct Api {
     unix: UnixListener,
     tcp: Option<TcpListener>,
+    reserves: [Arc<Reserve>; 2],
     file: SocketFile,
     config: ApiConfig,
 }
@@ -153,9 +157,11 @@ impl Api {
     /// # Errors
     /// Another router listens there, or the kernel refuses.
     pub fn bind(config: &ApiConfig) -> Result<Api, ListenError> {
+        // First of all: a limit that falls later refuses high numbers of descriptors, so the reserve has low ones.
+        let reserves = [Reserve::new(), Reserve::new()].map(Arc::new);
         let (unix, file) = bind_unix(config, false)?;
         let tcp = config.http.map(bind_tcp).transpose()?;
-        Ok(Api { unix, tcp, file, config: config.clone() })
+        Ok(Api { unix, tcp, reserves, file, config: config.clone() })
     }
 
     /// Serves on a thread of its own until the process ends. The file of the Unix socket lives as long as the server.
@@ -163,7 +169,7 @@ impl Api {
     /// # Errors
     /// The thread, or its event loop, cannot be created.
     pub fn serve(self, router: Arc<RouterState>, reload: Reload) -> io::Result<ApiServer> {
-        let Api { unix, tcp, file, config } = self;
+        let Api { unix, tcp, reserves, file, config } = self;
         let state = Arc::new(ApiState::new(router, reload));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -172,12 +178,16 @@ impl Api {
             .build()?;
         let max = share(rustix::process::getrlimit(Resource::Nofile).current);
         runtime.spawn(end_checks(state.clone()));
-        let service = Service { handle: runtime.handle().clone(), router: routes(state), max };
+        let service = Service { handle: runtime.handle().clone(), router: routes(state), max, reserves };
         let tls = config.tls.as_ref().map(Tls::new);
         let tcp = tcp.map(|tcp| service.tcp(tcp, tls.clone())).transpose()?;
         let unix = service.unix(unix)?;
+        let listening = Mutex::new(Listening { config, unix, tcp, tls, file });
+        let moved = Arc::new(Notify::new());
+        let server = Arc::new(Server { service, listening, socket_moved: moved.clone() });
+        runtime.spawn(keep_socket(Arc::downgrade(&server), moved));
         thread::spawn("api", Ends::WithOwner, move || runtime.block_on(std::future::pending::<()>()))?;
-        Ok(ApiServer { service, listening: Mutex::new(Listening { config, unix, tcp, tls, file }) })
+        Ok(ApiServer(server))
     }
 }
 
@@ -199,19 +209,23 @@ struct Service {
     router: axum::Router,
     /// Connections of a listener.
     max: usize,
+    /// The descriptors that the Unix and the TCP listener keep.
+    reserves: [Arc<Reserve>; 2],
 }
 
 impl Service {
     fn unix(&self, listener: UnixListener) -> io::Result<JoinHandle<()>> {
         let _inside = self.handle.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::unix, None)))
+        let reserve = self.reserves[0].clone();
+        Ok(self.handle.spawn(serve(listener, self.max, reserve, self.router.clone(), Caller::unix, None)))
     }
 
     fn tcp(&self, listener: TcpListener, tls: Option<Tls>) -> io::Result<JoinHandle<()>> {
         let _inside = self.handle.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        Ok(self.handle.spawn(serve(listener, self.max, self.router.clone(), Caller::tcp, tls)))
+        let reserve = self.reserves[1].clone();
+        Ok(self.handle.spawn(serve(listener, self.max, reserve, self.router.clone(), Caller::tcp, tls)))
     }
 
     /// Closes a listener. Its connections go on.
@@ -223,9 +237,14 @@ impl Service {
 }
 
 /// The running API.
-pub struct ApiServer {
+pub struct ApiServer(Arc<Server>);
+
+/// The listeners and what they serve.
+pub(super) struct Server {
     service: Service,
     listening: Mutex<Listening>,
+    /// The Unix socket has another path.
+    socket_moved: Arc<Notify>,
 }
 
 /// The listeners, by the settings that they were bound by.
@@ -238,22 +257,36 @@ struct Listening {
     file: SocketFile,
 }
 
-impl ApiServer {
+impl Server {
     /// The path of the Unix socket.
-    pub fn socket(&self) -> PathBuf {
+    pub(super) fn socket(&self) -> PathBuf {
         self.listening().file.0.clone()
+    }
+
+    /// Binds the Unix socket again if its file is gone. Returns whether it was. Called on the event loop of the API.
+    ///
+    /// # Errors
+    /// It cannot be bound. The former socket is still served, but no client can find it.
+    pub(super) fn restore_socket(&self) -> Result<bool, ListenError> {
+        let mut listening = self.listening();
+        let Listening { config, unix, file, .. } = &mut *listening;
+        match std::fs::symlink_metadata(&config.socket) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            // Another file in its place is another program's.
+            Ok(_) | Err(_) => return Ok(false),
+        }
+        let (listener, its_file) = bind_unix(config, false)?;
+        let task = self.service.unix(listener).map_err(|e| ListenError::Unix(config.socket.clone(), e))?;
+        std::mem::replace(unix, task).abort();
+        std::mem::replace(file, its_file).forget();
+        Ok(true)
     }
 
     fn listening(&self) -> MutexGuard<'_, Listening> {
         self.listening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens as `config` says. Requests under way are answered. Returns whether a listener changed. Not to be called on the
-    /// event loop of the API.
-    ///
-    /// # Errors
-    /// A listener cannot be bound. The Unix socket may have changed, the TCP listener has not.
-    pub fn reconfigure(&self, config: &ApiConfig) -> Result<bool, ListenError> {
+    fn reconfigure(&self, config: &ApiConfig) -> Result<bool, ListenError> {
         let mut listening = self.listening();
         let Listening { config: present, unix, tcp, tls, file } = &mut *listening;
         let of_unix = |c: &ApiConfig| (c.socket.clone(), c.socket_mode, c.socket_group.clone());
@@ -269,6 +302,7 @@ impl ApiServer {
                 former.forget();
             }
             present.socket.clone_from(&config.socket);
+            self.socket_moved.notify_one();
             present.socket_mode = config.socket_mode;
             present.socket_group.clone_from(&config.socket_group);
             changed = true;
@@ -299,5 +333,21 @@ impl ApiServer {
             }
         }
         Ok(changed)
+    }
+}
+
+impl ApiServer {
+    /// The path of the Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.0.socket()
+    }
+
+    /// Listens as `config` says. Requests under way are answered. Returns whether a listener changed. Not to be called on the
+    /// event loop of the API.
+    ///
+    /// # Errors
+    /// A listener cannot be bound. The Unix socket may have changed, the TCP listener has not.
+    pub fn reconfigure(&self, config: &ApiConfig) -> Result<bool, ListenError> {
+        self.0.reconfigure(config)
     }
 }

@@ -42,6 +42,9 @@ pub struct TrackedNextHop {
     pub unresolved: Option<String>,
     /// Notified changes since it was last stable.
     pub changes: u32,
+    /// Seconds since the last of these changes; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_seconds: Option<u64>,
     /// Milliseconds until a damped notification is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_ms: Option<u64>,

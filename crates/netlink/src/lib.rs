@@ -35,6 +35,8 @@ const READ_BYTES: usize = 256 * 1024;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Notifications of one [`Socket::notified`] at most.
 const NOTIFIED_MAX: usize = 8192;
+/// The notifications of one [`Socket::notified_now`]. More come from a program that does not stop.
+const NOTIFIED_NOW_MAX: usize = 1 << 20;
 /// Repetitions of a dump that the kernel reports as inconsistent.
 const DUMP_TRIES: usize = 10;
 
@@ -299,6 +301,19 @@ impl Socket {
             }
         }
         Ok(())
+    }
+
+    /// Passes the notifications that wait now to `each`, with the port id of their cause. Does not wait.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when notifications were lost, or come without end.
+    pub fn notified_now(&mut self, mut each: impl FnMut(u32, Content<'_>)) -> io::Result<()> {
+        for _ in 0..NOTIFIED_NOW_MAX {
+            if !self.read_notification(&mut each)? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::ENOBUFS))
     }
 
     /// Reads once; `false` if nothing waits.

@@ -173,6 +173,14 @@ impl AnyPrefix {
         }
     }
 
+    /// The highest address inside.
+    pub fn last_addr(self) -> IpAddr {
+        match self {
+            AnyPrefix::V4(p) => p.last_addr(),
+            AnyPrefix::V6(p) => p.last_addr(),
+        }
+    }
+
     /// The length in bits.
     #[expect(clippy::len_without_is_empty, reason = "a prefix is not a container")]
     pub fn len(self) -> u8 {

@@ -76,6 +76,7 @@ mod tests {
             index: 1,
             name: "eth0".into(),
             up: true,
+            loopback: false,
             addresses: addresses.iter().map(|a| on_subnet(a, 24)).collect(),
         };
         let made: Vec<String> = prefixes(Some(&state)).iter().map(AnyPrefix::to_string).collect();
@@ -89,6 +90,7 @@ mod tests {
             index,
             name: format!("eth{index}"),
             up,
+            loopback: false,
             addresses: vec![on_subnet(&format!("10.0.0.{index}"), 24)],
         };
         let subnet: AnyPrefix = "10.0.0.0/24".parse().unwrap();

@@ -15,6 +15,7 @@ mod group;
 mod interface;
 mod lagging;
 pub mod message;
+mod own_addresses;
 mod query;
 mod redistribution;
 mod reselection_scan;

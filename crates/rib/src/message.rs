@@ -258,6 +258,8 @@ pub struct InterfaceEvent {
     pub name: String,
     /// Whether it carries packets: administratively up and with carrier.
     pub up: bool,
+    /// Whether it leads back to the host. Then every address of its subnets is the router's own.
+    pub loopback: bool,
     /// The router's own addresses on it, each with the subnet that the link has: on a point-to-point
     /// link the peer's, which does not hold the own address.
     pub addresses: Vec<(IpAddr, AnyPrefix)>,

@@ -27,6 +27,7 @@ use crate::message::{
     FibGroup, FibHop, GatewayEvent, GroupId, GroupOp, IfIndex, InterfaceEvent, NextHops, Protocol,
     Reachability, ReceivedHop, RibOut, Source, TrackedNextHop, UrgentOp,
 };
+use crate::own_addresses::OwnAddresses;
 use crate::store::{Edges, Store};
 use crate::table::{Candidate, RouteTables};
 use crate::target::{Assumed, OWN_WEIGHT, Outcome, Resolution, Target, UnresolvedReason, is_link_local};
@@ -97,8 +98,7 @@ pub(crate) struct Resolver {
     pub(crate) config: RibConfig,
     pub(crate) cache: Cache,
     pub(crate) interfaces: Map<IfIndex, InterfaceEvent>,
-    /// The router's addresses on interfaces in any state, and how many interfaces have each.
-    own: Map<IpAddr, usize>,
+    own: OwnAddresses,
     pub(crate) nodes: Store<Node>,
     by_target: Map<Target, u32>,
     by_address: Edges<IpAddr>,
@@ -316,28 +316,11 @@ impl Resolver {
         self.mark_stale(hit);
     }
 
-    /// The addresses of an interface changed from `old` to `new`: no next hop may be an own address
-    /// (RFC 4271 section 5.1.3).
-    pub(crate) fn addresses_changed(&mut self, old: &[(IpAddr, AnyPrefix)], new: &[(IpAddr, AnyPrefix)]) {
-        let of = |all: &[(IpAddr, AnyPrefix)]| {
-            all.iter().map(|(address, _)| address.to_canonical()).collect::<BTreeSet<_>>()
-        };
-        let (old, new) = (of(old), of(new));
-        for address in new.difference(&old) {
-            let interfaces = self.own.entry(*address).or_default();
-            *interfaces += 1;
-            if *interfaces == 1 {
-                self.mark_stale(self.by_address.of(*address).collect());
-            }
-        }
-        for address in old.difference(&new) {
-            if let Some(interfaces) = self.own.get_mut(address) {
-                *interfaces -= 1;
-                if *interfaces == 0 {
-                    self.own.remove(address);
-                    self.mark_stale(self.by_address.of(*address).collect());
-                }
-            }
+    /// The addresses of an interface changed from those of `old` to those of `new`.
+    pub(crate) fn addresses_changed(&mut self, old: Option<&InterfaceEvent>, new: Option<&InterfaceEvent>) {
+        for prefix in self.own.change(old, new) {
+            let hit = self.by_address.between(prefix.addr(), prefix.last_addr()).collect();
+            self.mark_stale(hit);
         }
     }
 
@@ -537,7 +520,7 @@ impl Resolver {
         mut status_of: impl FnMut(&mut Resolver, Consulted) -> GroupStatus,
     ) -> LookupResult {
         let mut why = UnresolvedReason::NoRoute;
-        if self.own.contains_key(&address) {
+        if self.own.contains(address) {
             return LookupResult::Resolution(Resolution::unresolved(UnresolvedReason::OwnAddress, None));
         }
         for (prefix, candidates) in tables.get::<F>().matches(address) {

@@ -17,7 +17,6 @@ use crate::resolver::Resolver;
 use crate::table::{Candidate, Route, RouteTables};
 use crate::{ResolutionSettings, RibConfig};
 use ribtide_prefix::{AnyPrefix, Families, Family, Map, PREFETCH_BATCH, Prefix, for_each_family};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The RIB manager.
@@ -313,14 +312,17 @@ impl Rib {
         };
         let link = |state: &Option<InterfaceEvent>| state.as_ref().map(|s| s.up);
         let link_changed = link(&old) != link(&new);
-        let (old_addresses, new_addresses) = (addresses(old.as_ref()), addresses(new.as_ref()));
+        let own = |state: &Option<InterfaceEvent>| {
+            state.as_ref().map_or((false, Vec::new()), |s| (s.loopback, s.addresses.clone()))
+        };
+        let addresses_changed = own(&old) != own(&new);
         if link_changed {
             self.resolver.interface_changed(index);
         }
-        if old_addresses != new_addresses {
-            self.resolver.addresses_changed(old_addresses, new_addresses);
+        if addresses_changed {
+            self.resolver.addresses_changed(old.as_ref(), new.as_ref());
         }
-        if link_changed || old_addresses != new_addresses {
+        if link_changed || addresses_changed {
             self.resolver.invalidate();
         }
         for prefix in self.connected.change(index, old.as_ref(), new.as_ref()) {
@@ -530,11 +532,6 @@ impl Rib {
             out.replay.push((id, page));
         }
     }
-}
-
-/// The addresses of an interface, each with its subnet; none without an interface.
-fn addresses(state: Option<&InterfaceEvent>) -> &[(IpAddr, AnyPrefix)] {
-    state.map_or(&[], |state| &state.addresses)
 }
 
 /// The result of FIB policy for a route.

@@ -70,7 +70,9 @@ pub struct TrackedInfo {
     pub notified: Option<Reachability>,
     /// Notifications to BGP since it was last stable.
     pub changes: u32,
-    /// When a delayed answer will be notified, in the time of [`crate::Rib::set_time`].
+    /// When the last of them was, in the time of [`crate::Rib::set_time`]; `None` without one.
+    pub changed_at: Option<u64>,
+    /// When a delayed answer will be notified, in the same time.
     pub delayed_until: Option<u64>,
 }
 
@@ -247,6 +249,7 @@ impl Tracking {
             via: resolution(entry.node).via,
             notified: entry.notified,
             changes: entry.changes,
+            changed_at: Some(entry.changed_at).filter(|_| entry.changes > 0),
             delayed_until: entry.due,
         })
     }

@@ -147,13 +147,15 @@ fn settings() -> impl Strategy<Value = ResolutionSettings> {
 
 fn event() -> impl Strategy<Value = Event> {
     let addresses = prop::collection::vec(prop::sample::select(&ADDRESSES[..]), 0..4);
-    let interface = (1..4u32, prop::bool::weighted(0.8), addresses).prop_map(|(index, up, addresses)| {
+    let states = (prop::bool::weighted(0.8), prop::bool::weighted(0.1));
+    let interface = (1..4u32, states, addresses).prop_map(|(index, (up, loopback), addresses)| {
         let addresses = addresses.iter().map(|(a, len)| on_subnet(a, *len)).collect();
         Event::Interface(InterfaceEvent {
             vrf: VrfId::DEFAULT,
             index,
             name: format!("eth{index}"),
             up,
+            loopback,
             addresses,
         })
     });

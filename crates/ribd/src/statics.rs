@@ -139,7 +139,7 @@ mod tests {
                 format!("10.0.{index}.1").parse().unwrap(),
                 format!("10.0.{index}.0/24").parse().unwrap(),
             )];
-            InterfaceEvent { vrf: VrfId::DEFAULT, index: index + 1, name, up, addresses }
+            InterfaceEvent { vrf: VrfId::DEFAULT, index: index + 1, name, up, loopback: false, addresses }
         };
         assert_eq!(
             gateway(vec![statics.batch(), RibIn::Interface(eth(0, true))]).as_deref(),

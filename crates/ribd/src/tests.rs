@@ -93,6 +93,7 @@ fn link(index: IfIndex, up: bool) -> RibIn {
         index,
         name: format!("eth{index}"),
         up,
+        loopback: false,
         addresses: vec![(address, format!("10.0.{index}.0/24").parse().unwrap())],
     })
 }

@@ -56,6 +56,7 @@ pub(super) fn config_interfaces(setup: &VrfsSetup) -> impl Iterator<Item = Inter
             index: c.index,
             name: c.name.clone(),
             up: true,
+            loopback: false,
             addresses: c
                 .addresses
                 .iter()

@@ -9,10 +9,17 @@ use hyper_util::rt::TokioIo;
 use ribtide_model::ApiError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// After so long without a response the client tries whether the router answers anything, and waits as long for that.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What it tries: the page, which waits for no stage.
+const PROBE_PATH: &str = "/";
 
 /// Where a router is.
 #[derive(Clone, Debug)]
@@ -27,14 +34,16 @@ enum Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     place: Place,
-    /// How long it waits for an answer; without a bound by default.
+    /// How long it waits for an answer; by default for as long as the router answers other requests.
     within: Option<Duration>,
+    /// [`SILENCE_TIMEOUT`].
+    silence: Duration,
 }
 
 impl Client {
     /// A client of the router at `socket`.
     pub(crate) fn new(socket: impl Into<PathBuf>) -> Client {
-        Client { place: Place::Unix(socket.into()), within: None }
+        Client { place: Place::Unix(socket.into()), within: None, silence: SILENCE_TIMEOUT }
     }
 
     /// A client of the router that a command is about.
@@ -52,7 +61,7 @@ impl Client {
     pub(crate) fn at_place(place: &Options) -> Result<Client, String> {
         let Some(api) = &place.api else { return Ok(Client::new(&place.socket)) };
         let remote = Remote::new(api, place.ca.as_deref(), place.token_file.as_deref())?;
-        Ok(Client { place: Place::Remote(Box::new(remote)), within: None })
+        Ok(Client { place: Place::Remote(Box::new(remote)), within: None, silence: SILENCE_TIMEOUT })
     }
 
     /// The same client, which waits at most so long for an answer.
@@ -98,8 +107,8 @@ impl Client {
         let exchange = self.exchange(method, path, body);
         let (status, bytes) = runtime.block_on(async {
             match self.within {
-                None => exchange.await,
-                Some(within) => tokio::time::timeout(within, exchange)
+                None => self.unless_silent(exchange).await,
+                Some(within) => timeout(within, exchange)
                     .await
                     .unwrap_or_else(|_| Err(format!("the router does not answer {path} within {within:?}"))),
             }
@@ -120,7 +129,7 @@ impl Client {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         runtime.block_on(async {
-            let response = self.request(Method::GET, path, Bytes::new()).await?;
+            let response = self.unless_silent(self.request(Method::GET, path, Bytes::new())).await?;
             let status = response.status();
             let mut body = response.into_body();
             if !status.is_success() {
@@ -138,6 +147,28 @@ impl Client {
             }
             Err("the router closed the connection; begin again".into())
         })
+    }
+
+    /// Waits for `response` for as long as the router answers anything: some requests take minutes.
+    async fn unless_silent<T>(&self, response: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+        let mut response = std::pin::pin!(response);
+        loop {
+            if let Ok(response) = timeout(self.silence, response.as_mut()).await {
+                return response;
+            }
+            let probe = timeout(self.silence, self.request(Method::GET, PROBE_PATH, Bytes::new()));
+            tokio::select! {
+                response = response.as_mut() => return response,
+                answered = probe => {
+                    let silent = |_| format!(
+                        "the router at {} takes connections and has answered nothing for {:?}: it is stopped, or has no file \
+                         descriptors left; look at its log and at /proc/PID/status",
+                        self.at(), 2 * self.silence,
+                    );
+                    answered.map_err(silent)??;
+                }
+            }
+        }
     }
 
     async fn exchange(
@@ -198,5 +229,54 @@ impl Client {
             _ => format!("cannot connect to the router at {at}: {e}"),
         })?;
         Ok(Box::new(stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixListener;
+
+    /// A client of a socket in a folder of its own, that waits for a short time.
+    fn client(name: &str) -> (UnixListener, Client) {
+        let path = std::env::temp_dir().join(format!("ribtide-client-{name}-{}", std::process::id()));
+        // A file of an earlier run.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        (listener, Client { silence: Duration::from_millis(300), ..Client::new(path) })
+    }
+
+    #[test]
+    fn router_that_takes_connections_and_answers_nothing_is_an_error_in_time() {
+        let (listener, client) = client("silent");
+        let refused = client.text("/v1/threads").unwrap_err();
+        assert!(refused.contains("has answered nothing for 600ms"), "{refused}");
+        drop(listener);
+    }
+
+    #[test]
+    fn response_that_takes_long_is_awaited_while_the_router_answers_others() {
+        let (listener, client) = client("slow");
+        let serve = move || {
+            let mut slow = None;
+            // The request, and three probes before its response.
+            for n in 0..4 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 4096];
+                let len = stream.read(&mut request).unwrap();
+                if n == 0 {
+                    assert!(request[..len].starts_with(b"GET /v1/route-check"));
+                    slow = Some(stream);
+                } else {
+                    assert!(request[..len].starts_with(b"GET / "));
+                    stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+                }
+            }
+            slow.unwrap().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").unwrap();
+        };
+        let server = std::thread::spawn(serve);
+        assert_eq!(client.text("/v1/route-check").as_deref(), Ok("done"));
+        server.join().unwrap();
     }
 }

@@ -249,6 +249,7 @@ pub fn link(index: IfIndex, up: bool) -> Event {
         index,
         name: format!("eth{index}"),
         up,
+        loopback: false,
         addresses: [(v4.into(), 24), (v6.into(), 64)]
             .map(|(a, len)| (a, AnyPrefix::from_addr(a, len).unwrap()))
             .into(),

@@ -15,7 +15,7 @@ use super::fpm_server::{self, FpmEvent};
 use super::health::StallOptions;
 use super::links::{self, LinkEvent};
 use super::performance::{Timers, Timing};
-use super::reconcile::mirror::{Found, Mirror};
+use super::reconcile::mirror::{Found, Mirror, Reconciler};
 use super::reconcile::{ReconcileOptions, RoundLog, Tally, appl_db, mirror};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::transport_check::{APART, TransportCheck};
@@ -267,7 +267,8 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         let tally = Tally::default();
         tally.publish(daemon);
         let (log, reader) = (RoundLog::new(DAEMON, tally), appl_db::reader(daemon.connect(Db::Appl)?));
-        mirror::start(DAEMON, handle, reader, interval, log, stop)?;
+        let rounds = Reconciler::new(handle, reader, interval, log, stop);
+        mirror::start(DAEMON, rounds, Vec::new())?;
     }
     stage.run(&frames, &link_events, &calls, stop)
 }

@@ -15,7 +15,7 @@ use ribtide_runtime::date::date;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Rings;
 use ribtide_swss::orch::{Crm, Orch, OrchOut, PortReport};
-use ribtide_swss::row::{Name, NeighResolveRow, PortRow, RouteKey};
+use ribtide_swss::row::{Name, NeighResolveRow, PortRow, RouteKey, RouteStateRow};
 use ribtide_swss::sai::OperStatus;
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::{Bookkeeping, Fields, Pipeline, Producer, ProducerStateTable};
@@ -200,6 +200,14 @@ impl OrchOutputs for RedisOutputs {
 
     fn has_room(&self) -> bool {
         self.publisher.has_room()
+    }
+
+    fn publishes(&self) -> bool {
+        self.publishes
+    }
+
+    fn publish_again(&mut self, responses: &[Change<RouteStateRow>]) -> Result<(), Error> {
+        self.publisher.publish(responses)
     }
 
     fn new_subscriber(&mut self, orch: &Orch) -> Option<Subscriber> {

@@ -19,6 +19,7 @@ use ribtide_runtime::meter::Meter;
 use ribtide_runtime::ring::{Closed, Rings};
 use ribtide_runtime::thread::{Stop, StopSignal};
 use ribtide_swss::orch::{Orch, OrchOut};
+use ribtide_swss::row::RouteStateRow;
 use ribtide_swss::sai::{SaiReply, SaiRequest};
 use ribtide_swss::{Change, Row};
 use ribtide_tables::Consumer;
@@ -134,6 +135,16 @@ pub trait OrchOutputs: Send {
 
     /// Ends a warm start: writes the outputs that were held back, except unchanged ones.
     fn restored(&mut self, _out: &mut OrchOut) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether responses are published in APPL_STATE_DB.
+    fn publishes(&self) -> bool {
+        false
+    }
+
+    /// Publishes responses again, whose rows another program changed.
+    fn publish_again(&mut self, _responses: &[Change<RouteStateRow>]) -> Result<(), Error> {
         Ok(())
     }
 

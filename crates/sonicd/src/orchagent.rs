@@ -17,6 +17,8 @@ use super::orch_outputs::{FibSuppression, RedisOutputs};
 use super::orch_stage::{Feed, Heartbeat, OrchGauges, OrchStage, SyncdLink, TableFeed};
 use super::performance::{Timers, Timing};
 use super::previous_ids::{self, IndexRoutes};
+use super::reconcile::appl_state_db::ConfirmedRoutes;
+use super::reconcile::mirror::Reconciler;
 use super::reconcile::{self, ReconcileOptions, RoundLog, Tally};
 use super::recorder::Recording;
 use super::settings::Settings;
@@ -324,8 +326,11 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         let tally = Tally::default();
         tally.publish(daemon);
         let reader = reconcile::orchagent::reader(routes.is_some(), daemon)?;
-        let log = RoundLog::new(DAEMON, tally);
-        reconcile::mirror::start(DAEMON, handle, reader, interval, log, stop)?;
+        let log = || RoundLog::new(DAEMON, tally.clone());
+        let rows = Reconciler::<_, ()>::new(handle.clone(), reader, interval, log(), stop);
+        let reader = reconcile::appl_state_db::reader(daemon)?;
+        let responses = Reconciler::<_, ConfirmedRoutes>::new(handle, reader, interval, log(), stop);
+        reconcile::mirror::start(DAEMON, rows, vec![Box::new(responses)])?;
     }
     tracing::info!(target: target::ORCHAGENT, "orchagent has started");
     stage.run(Some(&calls), stop)

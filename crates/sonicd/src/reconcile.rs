@@ -8,6 +8,7 @@
 
 mod agreed;
 pub(super) mod appl_db;
+pub(super) mod appl_state_db;
 pub(super) mod asic_db;
 pub(super) mod mirror;
 mod name_balance;

@@ -17,6 +17,7 @@ use super::kernel_chip::{self, KernelOptions};
 use super::orchagent::RedisVids;
 use super::packets::PacketPath;
 use super::performance::{Timers, Timing};
+use super::reconcile::mirror::{self, Reconciler};
 use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_chip::{self, SyncdChip};
@@ -357,7 +358,8 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
             if start.persistence != Persistence::Off {
                 let (rows, others) = (start.daemon.connect(Db::Asic)?, start.daemon.connect(Db::Asic)?);
                 let reader = reconcile::asic_db::reader(rows, others);
-                reconcile::mirror::start(DAEMON, handle.clone(), reader, interval, log(), stop)?;
+                let rounds = Reconciler::new(handle.clone(), reader, interval, log(), stop);
+                mirror::start(DAEMON, rounds, Vec::new())?;
             }
         }
         if let Some(path) = &start.options.query_socket {

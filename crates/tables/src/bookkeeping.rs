@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// nothing changes the interval doubles, up to the second one; [`Bookkeeping::hurry`] ends that.
 const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(8));
 
+/// How often the thread looks, when it reads its sources anyway, whether all rows are still there.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The fields of a row.
 pub type Fields = BTreeMap<String, String>;
 
@@ -99,6 +102,7 @@ impl Bookkeeping {
             connection,
             generation: 0,
             written: BTreeMap::new(),
+            checked: Instant::now(),
             refusal: None,
         };
         let stop = stop.clone();
@@ -155,6 +159,8 @@ struct Writer {
     generation: u64,
     /// The rows that the server has, as far as the thread wrote them.
     written: BTreeMap<String, Desired>,
+    /// When it looked last whether they are there.
+    checked: Instant,
     /// The refusal that was logged last.
     refusal: Option<TableError>,
 }
@@ -210,6 +216,10 @@ impl Writer {
                 self.shared.lock().desired.insert(source.key.clone(), desired);
             }
             self.shared.lock().sources.append(&mut sources);
+            if self.checked.elapsed() >= CHECK_INTERVAL {
+                self.checked = Instant::now();
+                self.check()?;
+            }
         }
         // After a loss, the server may have no rows, or old ones.
         if std::mem::replace(&mut self.generation, self.connection.generation()) != self.generation {
@@ -237,5 +247,18 @@ impl Writer {
         let any = !changed.is_empty();
         self.written.extend(changed);
         Ok(any)
+    }
+
+    /// Forgets what was written if a row is gone: another program emptied the database, or deleted the row.
+    fn check(&mut self) -> Result<(), TableError> {
+        let rows = self.written.iter().filter(|(_, row)| !row.fields.is_empty());
+        let command: Vec<&str> = ["EXISTS"].into_iter().chain(rows.map(|(key, _)| key.as_str())).collect();
+        let rows = i64::try_from(command.len() - 1).unwrap_or(i64::MAX);
+        if rows > 0 && self.connection.query(&command)?.as_integer() != Some(rows) {
+            let database = self.connection.database().db.name();
+            tracing::warn!(target: target::REDIS, "another program removed rows of {database}; they are written again");
+            self.written.clear();
+        }
+        Ok(())
     }
 }

@@ -2,14 +2,15 @@
 
 use super::received::Imports;
 use super::{
-    Refusal, RouterState, Target, advertised, asic, fib, nexthop, received, routes, target, vrf as vrf_of,
+    Refusal, RouterState, Target, advertised, asic, fib, nexthop, received, routes, target, tracked,
+    vrf as vrf_of,
 };
 use ribtide_bgp::message::BestPath;
 use ribtide_bgp::peer::LocalSource;
 use ribtide_bgp::shard::PathFilter;
 use ribtide_bgpd::Bgp;
 use ribtide_config::DEFAULT_VRF;
-use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState};
+use ribtide_model::{Explain, ExplainStage, Held, Path, Route, StageState, TrackedNextHop};
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, BgpFamily, Prefix};
 use ribtide_rib::{
@@ -45,9 +46,13 @@ pub(crate) fn explain(
     };
     // BGP runs in the default VRF only.
     let (bgp, mut stages) = if of == VrfId::DEFAULT {
-        let bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix), &PathFilter::default())?;
-        let stages = vec![bgp_stage(router, bgp.as_ref(), prefix)?];
-        (bgp, stages)
+        let mut bgp = routes::lookup(router, prefix.map_or(query, Target::Prefix), &PathFilter::default())?;
+        let mut stage = bgp_stage(router, bgp.as_ref(), prefix)?;
+        if let Some(route) = &mut bgp {
+            tracked::add_resolution(router, std::slice::from_mut(route))?;
+            note_changing(&mut stage, route);
+        }
+        (bgp, vec![stage])
     } else {
         (None, Vec::new())
     };
@@ -230,6 +235,51 @@ fn not_originated(router: &RouterState, prefix: AnyPrefix) -> Option<String> {
          route has exactly this prefix"
             .into()
     })
+}
+
+/// Says of next hops that change often, or do not resolve, since when and how often. A route without a best path ends
+/// at BGP for that reason, or waits for a next hop that resolves again.
+fn note_changing(stage: &mut ExplainStage, route: &Route) {
+    let has_best = route.paths.iter().any(|path| path.best);
+    let mut waits = false;
+    for next_hop in &route.resolution {
+        let Some(message) = changing(next_hop) else { continue };
+        waits |= next_hop.delayed_ms.is_some();
+        match has_best {
+            // The last message stays what is said of the best path.
+            true => stage.messages.insert(1.min(stage.messages.len()), message),
+            false => stage.messages.push(message),
+        }
+    }
+    if waits && !has_best && stage.state == StageState::Stopped {
+        // That of the next hop that is awaited comes last.
+        stage.messages.sort_by_key(|message| message.contains(AWAITED));
+        stage.state = StageState::Waiting;
+    }
+}
+
+/// What is said of a next hop that resolves and that BGP does not use yet.
+const AWAITED: &str = "resolves again, and BGP uses it if it stays so for";
+
+fn changing(next_hop: &TrackedNextHop) -> Option<String> {
+    let TrackedNextHop { address, changes, changed_seconds, delayed_ms, .. } = next_hop;
+    let seconds = (*changed_seconds)?;
+    if let Some(left) = delayed_ms {
+        return Some(format!(
+            "next hop {address} {AWAITED} {} s: it changed {changes} times, and was lost {seconds} s ago",
+            left.div_ceil(1000)
+        ));
+    }
+    let often = match changes {
+        0 | 1 => String::new(),
+        _ => format!(", after {changes} changes"),
+    };
+    match (next_hop.reachable, &next_hop.unresolved) {
+        (Some(false), Some(why)) => {
+            Some(format!("next hop {address} has not resolved for {seconds} s{often}: {why}"))
+        }
+        _ => None,
+    }
 }
 
 /// Update groups that get the best path, or would without `held`, and the decisions of their export
@@ -689,6 +739,46 @@ mod tests {
         assert_eq!(
             concluded(None, &[], &[("bgp", Off, "not configured"), ("rib", Waiting, "no interface eth9")]),
             "the route waits at rib: no interface eth9"
+        );
+    }
+
+    /// A next hop of BGP's path, with its last notification.
+    fn tracked(reachable: bool, changes: u32, delayed_ms: Option<u64>) -> TrackedNextHop {
+        let unresolved = (!reachable && delayed_ms.is_none()).then(|| "no route holds it".into());
+        TrackedNextHop {
+            address: "10.7.0.2".into(),
+            kind: "recursive".into(),
+            only_for: None,
+            reachable: Some(reachable),
+            alone: false,
+            cost: None,
+            through: None,
+            resolved: Vec::new(),
+            unresolved,
+            changes,
+            changed_seconds: (changes > 0).then_some(3),
+            delayed_ms,
+        }
+    }
+
+    #[test]
+    fn next_hop_that_changes_often_is_named_with_when_and_how_often() {
+        let of = |next_hop: TrackedNextHop| changing(&next_hop);
+        assert_eq!(of(tracked(true, 0, None)), None);
+        assert_eq!(of(tracked(true, 6, None)), None);
+        assert_eq!(
+            of(tracked(false, 1, None)).as_deref(),
+            Some("next hop 10.7.0.2 has not resolved for 3 s: no route holds it")
+        );
+        assert_eq!(
+            of(tracked(false, 5, None)).as_deref(),
+            Some("next hop 10.7.0.2 has not resolved for 3 s, after 5 changes: no route holds it")
+        );
+        assert_eq!(
+            of(tracked(false, 5, Some(1200))).as_deref(),
+            Some(
+                "next hop 10.7.0.2 resolves again, and BGP uses it if it stays so for 2 s: it changed 5 times, and was lost 3 s ago"
+            )
         );
     }
 

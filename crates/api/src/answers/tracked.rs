@@ -53,7 +53,7 @@ pub(super) fn add_resolution(router: &RouterState, routes: &mut [Route]) -> Resu
 }
 
 fn next_hop(stage: &RibStage, zones: &Zones, info: TrackedInfo) -> TrackedNextHop {
-    let TrackedInfo { next_hop, outcome, via, notified, changes, delayed_until } = info;
+    let TrackedInfo { next_hop, outcome, via, notified, changes, changed_at, delayed_until } = info;
     let (resolved, unresolved) = match outcome {
         Outcome::Hops(hops) => {
             // Without a weight of its own, a hop has that of the route.
@@ -74,6 +74,7 @@ fn next_hop(stage: &RibStage, zones: &Zones, info: TrackedInfo) -> TrackedNextHo
         resolved,
         unresolved,
         changes,
+        changed_seconds: changed_at.map(|at| stage.now().saturating_sub(at) / 1000),
         delayed_ms: delayed_until.map(|until| until.saturating_sub(stage.now())),
     }
 }

@@ -209,6 +209,7 @@ fn link(n: u8, up: bool) -> RibIn {
         index: n.into(),
         name: format!("link{n}"),
         up,
+        loopback: false,
         addresses,
     })
 }

@@ -54,6 +54,7 @@ fn link(index: u8, up: bool) -> RibIn {
         index: index.into(),
         name: format!("eth{index}"),
         up,
+        loopback: false,
         addresses,
     })
 }

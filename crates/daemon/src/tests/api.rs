@@ -8,7 +8,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -357,6 +358,48 @@ fn reload_and_resize_wait_for_no_other_change_of_stages() {
     assert_eq!(bench.unix(&request("POST", "/v1/bgp/shards", &[JSON], "{\"shards\": 2}")).0, 200);
     assert_eq!(bench.reload().0, 200);
     assert!(moved.exists());
+}
+
+/// Waits until the router answers at its Unix socket.
+fn answers_again(bench: &Bench, socket: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() {
+        assert!(Instant::now() < deadline, "the socket is not there again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(bench.unix(&request("GET", "/v1/threads", &["host: ribtide"], "")).0, 200);
+}
+
+#[test]
+fn api_socket_that_another_program_removes_is_bound_again() {
+    let bench = Bench::start(false);
+    let socket = bench.socket();
+    for _ in 0..3 {
+        std::fs::remove_file(&socket).unwrap();
+        answers_again(&bench, &socket);
+    }
+    std::fs::rename(&socket, socket.with_extension("elsewhere")).unwrap();
+    answers_again(&bench, &socket);
+    // Its new place after a reload is watched too.
+    let moved = socket.with_extension("moved");
+    bench.edit(|text| text.replace(&format!("socket = {socket:?}"), &format!("socket = {moved:?}")));
+    assert_eq!(bench.reload().0, 200);
+    std::fs::remove_file(&moved).unwrap();
+    answers_again(&bench, &moved);
+}
+
+#[test]
+fn api_socket_whose_folder_another_program_removes_is_bound_again() {
+    let bench = Bench::start(false);
+    let folder = bench.socket().with_extension("folder");
+    let socket = folder.join("api.sock");
+    let former = bench.socket();
+    bench.edit(|text| text.replace(&format!("socket = {former:?}"), &format!("socket = {socket:?}")));
+    assert_eq!(bench.reload().0, 200);
+    for _ in 0..2 {
+        std::fs::remove_dir_all(&folder).unwrap();
+        answers_again(&bench, &socket);
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
 use super::super::InterfaceLine;
+use super::on_link::OnLink;
 use ribtide_config::VrfSetup;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::Content;
+use ribtide_wire::netlink::numbers::IFF_LOOPBACK;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ struct State {
     /// Empty while only addresses are known.
     name: String,
     operative: bool,
+    loopback: bool,
     /// It did not carry packets at some time since the last [`Interfaces::news`].
     fell: bool,
     master: Option<u32>,
@@ -25,8 +29,9 @@ struct State {
 /// A change for the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
-    /// The interface's present state; `came_up` when it did not carry packets before.
-    Changed { event: InterfaceEvent, came_up: bool },
+    /// The interface's present state; `came_up` when it did not carry packets before. `addresses`: with the
+    /// subnets that the kernel has no route to, which the event leaves out.
+    Changed { event: InterfaceEvent, addresses: Vec<(IpAddr, AnyPrefix)>, came_up: bool },
     /// It is gone.
     Removed(u32),
 }
@@ -44,6 +49,8 @@ pub(super) struct Interfaces {
     /// How often each lost its carrier. The kernel names an interface once that lost it and has it again within a moment, as
     /// it is then, which only this number tells from no event.
     carrier_downs: Map<u32, u32>,
+    /// Subnets that the kernel has no route to.
+    missing: Arc<BTreeSet<OnLink>>,
 }
 
 impl Interfaces {
@@ -56,7 +63,14 @@ impl Interfaces {
             sent: Map::default(),
             touched: Set::default(),
             carrier_downs: Map::default(),
+            missing: Arc::default(),
         }
+    }
+
+    /// From now on the kernel has no route to these subnets. Their addresses are without a subnet for the RIB.
+    pub(super) fn set_missing(&mut self, missing: Arc<BTreeSet<OnLink>>) {
+        let before = std::mem::replace(&mut self.missing, missing);
+        self.touched.extend(before.symmetric_difference(&self.missing).map(|(_, index)| *index));
     }
 
     /// From now on there are these VRFs beside the default one.
@@ -90,6 +104,7 @@ impl Interfaces {
                 let renamed = state.name != link.name;
                 state.name = link.name.into();
                 state.operative = link.operative();
+                state.loopback = link.flags & IFF_LOOPBACK != 0;
                 let downs = link.carrier_down_count;
                 let before = downs.and_then(|downs| self.carrier_downs.insert(link.index, downs));
                 state.fell |= !state.operative || before.is_some_and(|before| downs != Some(before));
@@ -146,19 +161,26 @@ impl Interfaces {
                 continue;
             };
             let place = self.place(index, state);
+            let addresses = if place.is_some() { state.addresses.clone() } else { Vec::new() };
+            let reached = |(own, subnet): &(IpAddr, AnyPrefix)| match self.missing.contains(&(*subnet, index))
+            {
+                true => (*own, AnyPrefix::host(*own)),
+                false => (*own, *subnet),
+            };
             let event = InterfaceEvent {
                 vrf: place.unwrap_or_default(),
                 index,
                 name: state.name.clone(),
                 up: state.operative,
-                addresses: if place.is_some() { state.addresses.clone() } else { Vec::new() },
+                loopback: state.loopback,
+                addresses: addresses.iter().map(reached).collect(),
             };
             let before = self.sent.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
             if came_up || before != Some(&event) {
                 let line = describe(before, &event, came_up);
                 self.sent.insert(index, event.clone());
-                news.push((News::Changed { event, came_up }, line));
+                news.push((News::Changed { event, addresses, came_up }, line));
             }
         }
         news
@@ -168,7 +190,7 @@ impl Interfaces {
 /// The log line of a change; `None`: an operator has no use for one.
 fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool) -> Option<InterfaceLine> {
     let state = if now.up { "up" } else { "down" };
-    let mut parts = Vec::new();
+    let (mut parts, mut routes) = (Vec::new(), Vec::new());
     match before {
         None => parts.push(format!("is new and {state}")),
         Some(before) => {
@@ -188,17 +210,39 @@ fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool
         true => format!("{own}/{}", subnet.len()),
         false => format!("{own} peer {subnet}"),
     };
-    parts.extend(had.iter().filter(|a| !now.addresses.contains(a)).map(|a| format!("{} removed", name(a))));
-    parts.extend(now.addresses.iter().filter(|a| !had.contains(a)).map(|a| format!("{} added", name(a))));
-    if parts.is_empty() {
-        return None;
+    // An address whose subnet alone comes or goes.
+    let other = |of: &[(IpAddr, AnyPrefix)], (own, subnet): &(IpAddr, AnyPrefix)| {
+        of.iter().find(|(same, former)| same == own && former != subnet).map(|(_, subnet)| *subnet)
+    };
+    for a in had.iter().filter(|a| !now.addresses.contains(a)) {
+        match other(&now.addresses, a) {
+            Some(subnet) if subnet == AnyPrefix::host(a.0) => {
+                routes.push(format!("the kernel has no route to {} by it", a.1))
+            }
+            Some(_) => {}
+            None => parts.push(format!("{} removed", name(a))),
+        }
     }
+    for a in now.addresses.iter().filter(|a| !had.contains(a)) {
+        match other(had, a) {
+            Some(subnet) if subnet == AnyPrefix::host(a.0) => {
+                routes.push(format!("the kernel has a route to {} by it again", a.1))
+            }
+            _ => parts.push(format!("{} added", name(a))),
+        }
+    }
+    if parts.is_empty() {
+        // The interface is named by the line.
+        return (!routes.is_empty())
+            .then(|| InterfaceLine { interface: now.name.clone(), sentence: routes.join(", ") });
+    }
+    parts.append(&mut routes);
     let sentence = format!("{subject} {}", parts.join(", "));
     Some(InterfaceLine { interface: now.name.clone(), sentence })
 }
 
 /// Whether packets to it are routed between interfaces: not those to addresses of the host alone, or of the link alone.
-fn is_routed(address: IpAddr) -> bool {
+pub(super) fn is_routed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
         IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
@@ -244,7 +288,7 @@ mod tests {
     }
 
     fn changed(event: InterfaceEvent, came_up: bool) -> News {
-        News::Changed { event, came_up }
+        News::Changed { addresses: event.addresses.clone(), event, came_up }
     }
 
     fn news(all: &mut Interfaces) -> Vec<News> {
@@ -257,7 +301,7 @@ mod tests {
             (own, AnyPrefix::from_addr(own, *len).unwrap())
         };
         let addresses = addresses.iter().map(on_subnet).collect();
-        InterfaceEvent { vrf: VrfId::DEFAULT, index, name: name.into(), up, addresses }
+        InterfaceEvent { vrf: VrfId::DEFAULT, index, name: name.into(), up, loopback: false, addresses }
     }
 
     #[test]
@@ -329,6 +373,27 @@ mod tests {
         all.take(&Content::NewAddress(address(2, "2001:db8::1/64", 0x80)));
         let expect = event(2, "eth0", true, &[("2001:db8::1", 64)]);
         assert_eq!(news(&mut all), [changed(expect, false)]);
+    }
+
+    #[test]
+    fn subnet_without_a_route_in_the_kernel_leaves_the_host_address() {
+        let mut all = Interfaces::of(None, [].into());
+        all.take(&link(2, "eth0", true));
+        all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0x80)));
+        all.news();
+        let subnet: AnyPrefix = "10.0.0.0/24".parse().unwrap();
+        all.set_missing(Arc::new([(subnet, 2), (subnet, 3)].into()));
+        let with_subnet = event(2, "eth0", true, &[("10.0.0.1", 24)]);
+        let without = event(2, "eth0", true, &[("10.0.0.1", 32)]);
+        let line =
+            |sentence: &str| Some(InterfaceLine { interface: "eth0".into(), sentence: sentence.into() });
+        // The sessions of BGP keep the address as it is.
+        let addresses = with_subnet.addresses.clone();
+        let lost = News::Changed { event: without, addresses, came_up: false };
+        assert_eq!(all.news(), [(lost, line("the kernel has no route to 10.0.0.0/24 by it"))]);
+        all.set_missing(Arc::default());
+        let back = line("the kernel has a route to 10.0.0.0/24 by it again");
+        assert_eq!(all.news(), [(changed(with_subnet, false), back)]);
     }
 
     #[test]

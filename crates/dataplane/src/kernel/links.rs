@@ -4,6 +4,7 @@
 
 use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
 use super::interfaces::{Interfaces, News};
+use super::on_link::{self, MissingSubnets};
 use super::system::System;
 use super::vrf::Listed;
 use super::{InterfaceChange, Note, REOPEN};
@@ -56,7 +57,7 @@ impl InterfaceWatch {
         let listed = Listed::default();
         listed.set(vrfs);
         let (outputs, stop) = (Outputs { notes: None, rib, sessions }, stop.part());
-        let watcher = Watcher::new(&System::default(), None, listed.clone(), outputs, &stop)?;
+        let watcher = Watcher::new(&System::default(), None, listed.clone(), None, outputs, &stop)?;
         let thread = thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
         Ok(InterfaceWatch { listed, stop, thread })
     }
@@ -85,6 +86,8 @@ pub(super) struct Watcher {
     listed: Listed,
     /// The last seen change of the list of VRFs.
     seen: u32,
+    /// Subnets without a route in the kernel, and the last seen change of that list; only with a kernel dataplane.
+    missing: Option<(MissingSubnets, u32)>,
     outputs: Outputs,
     /// Whether the changes are the initial state and no events.
     initial: bool,
@@ -100,12 +103,16 @@ impl Watcher {
         system: &System,
         vrf: Option<IfIndex>,
         listed: Listed,
+        missing: Option<MissingSubnets>,
         outputs: Outputs,
         stop: &Stop,
     ) -> io::Result<Watcher> {
         let groups = [RTNLGRP_LINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR];
         let wait = WaitFd::new(stop)?;
         listed.wake(wait.waker());
+        if let Some(missing) = &missing {
+            missing.wake(wait.waker());
+        }
         Ok(Watcher {
             monitor: system.sockets.monitor(&groups, BUFFER)?,
             wait,
@@ -114,6 +121,7 @@ impl Watcher {
             interfaces: Interfaces::of(vrf, listed.get()),
             listed,
             seen: 0,
+            missing: missing.map(|missing| (missing, 0)),
             outputs,
             initial: true,
             stop: stop.clone(),
@@ -130,6 +138,7 @@ impl Watcher {
 
     /// Sends the initial interfaces.
     pub(super) fn begin(&mut self, dataplane: Option<DataplaneId>) -> Result<(), Closed> {
+        self.find_missing()?;
         // The subscription precedes the dump, so nothing is missed.
         self.dump()?;
         self.initial = false;
@@ -138,9 +147,37 @@ impl Watcher {
         dataplane.map_or(Ok(()), |id| rib.send(RibIn::DataplaneUp(id)))
     }
 
+    /// Reads which subnets have no route at the start. The thread `kernel-routes` finds later changes.
+    fn find_missing(&mut self) -> Result<(), Closed> {
+        let Some((missing, seen)) = &mut self.missing else { return Ok(()) };
+        loop {
+            match on_link::without_route(&mut self.requests) {
+                Ok(found) => break missing.set(found),
+                Err(_) if self.stop.stopped() => return Err(Closed),
+                Err(e) => {
+                    tracing::error!(
+                        target: target::KERNEL,
+                        error = %e,
+                        "the kernel's routes to the subnets of interfaces cannot be read; trying again"
+                    );
+                    self.system.sleep(REOPEN);
+                }
+            }
+        }
+        if let Some(found) = missing.news(seen) {
+            self.interfaces.set_missing(found);
+        }
+        Ok(())
+    }
+
     /// Waits for notifications and handles them.
     pub(super) fn step(&mut self) -> Result<(), Closed> {
         let interfaces = &mut self.interfaces;
+        if let Some((missing, seen)) = &mut self.missing
+            && let Some(found) = missing.news(seen)
+        {
+            interfaces.set_missing(found);
+        }
         if let Some(vrfs) = self.listed.news(&mut self.seen) {
             interfaces.set_vrfs(vrfs);
         }
@@ -191,10 +228,10 @@ impl Watcher {
         let Outputs { notes, rib, sessions } = &self.outputs;
         for (news, line) in self.interfaces.news() {
             let (change, state, message) = match news {
-                News::Changed { event, came_up } => {
+                News::Changed { event, addresses, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
                     let of_default = event.vrf == VrfId::DEFAULT;
-                    let addresses = if of_default { event.addresses.clone() } else { Vec::new() };
+                    let addresses = if of_default { addresses } else { Vec::new() };
                     let (name, up) = (event.name.clone(), event.up);
                     // Another watch has told the receiver the earlier state.
                     let fell = came_up && !self.initial;

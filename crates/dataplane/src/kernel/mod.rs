@@ -19,6 +19,7 @@ mod installed;
 mod interfaces;
 mod links;
 pub mod machine;
+mod on_link;
 mod repairs;
 mod routes;
 mod system;
@@ -36,6 +37,7 @@ pub use installed::{
     Forwarding, Installed, Walk, installed, installed_families, next_hop_objects, routes_of_others,
 };
 pub use links::InterfaceWatch;
+use on_link::{MissingSubnets, OnLinkRoutes};
 pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
@@ -135,6 +137,7 @@ impl Stages {
             listed: listed.clone(),
             notes: notes.clone(),
         };
+        let missing = MissingSubnets::default();
         let routes = watch::Watcher::new(
             system,
             config.clone(),
@@ -142,13 +145,14 @@ impl Stages {
             (writing_port.clone(), handle.repairs.clone()),
             notes.clone(),
             channel.rib.feedback.clone(),
+            OnLinkRoutes::new(missing.clone()),
             channel.stop.clone(),
         )
         .map_err(cannot)?;
         let outputs =
             links::Outputs { notes: Some(notes), rib: Some(channel.rib.failures.clone()), sessions };
-        let links =
-            links::Watcher::new(system, vrf, listed.clone(), outputs, &channel.stop).map_err(cannot)?;
+        let links = links::Watcher::new(system, vrf, listed.clone(), Some(missing), outputs, &channel.stop)
+            .map_err(cannot)?;
         let writer = Writer::new(system, kernel, config, listed, channel, noted, writing_port);
         Ok(Stages { writer, routes, links, handle })
     }

@@ -14,7 +14,10 @@ use ribtide_netlink::{Objects, ROUTER_IDS, Refusal, SingleContent, Socket, overr
 use ribtide_prefix::{Afi, Families, Family, Map, PerFamily, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibGroup, FibRoute, GroupId, Vrf, VrfId, VrfPrefix};
 use ribtide_runtime::idle::ShrinkToFit;
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RTM_F_CLONED};
+use ribtide_wire::netlink::numbers::{
+    NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RTM_F_CLONED, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE,
+    RTNLGRP_NEXTHOP,
+};
 use ribtide_wire::netlink::{Content, NextHops, Route, Via, dump_routes, write_next_hop_delete};
 use std::collections::BTreeMap;
 use std::io;
@@ -118,6 +121,10 @@ pub(crate) struct Kernel {
     held: bool,
     /// Whether the last replay found own routes in the kernel.
     found_routes: bool,
+    /// Notifications since before found routes were read, until the replay ends.
+    since_found: Option<Socket>,
+    /// Whether the batch adopted found routes.
+    adopted: bool,
     /// Whether acknowledgements confirm routes to neighbours. Then no route is held back.
     pub(crate) confirms: bool,
     /// Since when some state of the kernel is assumed and not verified.
@@ -181,6 +188,8 @@ impl Kernel {
                 holding: false,
                 held: false,
                 found_routes: false,
+                since_found: None,
+                adopted: false,
                 confirms: false,
                 doubt: None,
                 comparison: Comparison::default(),
@@ -249,11 +258,44 @@ impl Kernel {
         if self.objects.take_undeleted() {
             self.repair()?;
         }
+        if std::mem::take(&mut self.adopted) {
+            self.confirm_adopted()?;
+        }
         if batch.end_of_replay {
+            self.since_found = None;
             (self.replaying, self.holding, self.held, self.objects.keep) = (false, false, false, false);
             self.sweep_all()?;
             self.objects.sweep(&mut self.socket)?;
             self.objects.delete_unused(&mut self.socket)?;
+        }
+        Ok(())
+    }
+
+    /// Handles all that other programs did to found routes until now, before adopted ones count as installed: the
+    /// watcher's notes of it may still be under way.
+    fn confirm_adopted(&mut self) -> io::Result<()> {
+        let Some(monitor) = &mut self.since_found else { return Ok(()) };
+        let (mut touched, mut objects) = (Vec::new(), false);
+        let (config, tables) = (&self.config, self.vrfs.values().map(|vrf| vrf.table).collect::<Vec<_>>());
+        let read = monitor.notified_now(|_, content| match content {
+            Content::NewRoute(route) => touched.extend(Touched::of(&route, true, config, &tables)),
+            Content::DelRoute(route) => touched.extend(Touched::of(&route, false, config, &tables)),
+            Content::NewNextHop(object) => objects |= ROUTER_IDS.contain(object.id),
+            Content::DelNextHop(id) => objects |= ROUTER_IDS.contain(id),
+            _ => {}
+        });
+        match read {
+            Err(e) if overran(&e) => return self.repair(),
+            other => other?,
+        }
+        if objects {
+            self.objects_changed()?;
+        }
+        if !touched.is_empty() {
+            // The watcher's note counts them.
+            for vrf in self.ids() {
+                self.touched_in(vrf, &touched, false)?;
+            }
         }
         Ok(())
     }
@@ -466,12 +508,13 @@ impl Kernel {
     /// The socket has failed.
     pub(crate) fn touched(&mut self, touched: &[Touched]) -> io::Result<()> {
         for vrf in self.ids() {
-            self.touched_in(vrf, touched)?;
+            self.touched_in(vrf, touched, true)?;
         }
         Ok(())
     }
 
-    fn touched_in(&mut self, vrf: VrfId, touched: &[Touched]) -> io::Result<()> {
+    /// Repairs the routes of a VRF. `is_counted`: among the repairs.
+    fn touched_in(&mut self, vrf: VrfId, touched: &[Touched], is_counted: bool) -> io::Result<()> {
         let at = self.vrfs.get(&vrf).map_or(0, |vrf| vrf.table);
         for_each_family!(F => {
             let mut changes: Vec<Change<F>> = Vec::new();
@@ -504,7 +547,8 @@ impl Kernel {
                 }
             }
             let example = changes.first().map(|change| change.prefix.any());
-            for (difference, count) in [Difference::Missing, Difference::OtherNextHops, Difference::Unexpected].into_iter().zip(counts) {
+            let differences = [Difference::Missing, Difference::OtherNextHops, Difference::Unexpected];
+            for (difference, count) in differences.into_iter().zip(counts).filter(|_| is_counted) {
                 self.repairs.note(difference, count, example);
             }
             changes.sort_unstable_by_key(|change| (change.prefix, change.metric));
@@ -606,12 +650,20 @@ impl Kernel {
         self.sources.clear();
         self.wanted = DesiredState::default();
         self.found_routes = false;
+        // The subscription precedes the dump, so nothing is missed.
+        let groups = [RTNLGRP_NEXTHOP, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE];
+        let mut monitor = self.system.sockets.monitor(&groups, self.config.receive_buffer)?;
+        monitor.leave_out(self.socket.port())?;
+        self.since_found = Some(monitor);
         for vrf in self.ids() {
             for_each_family!(F => {
                 let (found, found_sources) = self.dump::<F>(vrf)?;
                 self.found_routes |= !found.is_empty();
                 *self.table::<F>(vrf) = Table { found, found_sources };
             });
+        }
+        if !self.found_routes {
+            self.since_found = None;
         }
         Ok(())
     }
@@ -744,6 +796,7 @@ impl Kernel {
                 Some(group) => found.is_some() && found == objects.live_id(group.0),
                 None => found.is_none() && gone.contains(&route.prefix),
             };
+            self.adopted |= right && group.is_some();
             if let Some(id) = found.filter(|id| self.holding && !right && *id != 0) {
                 table.found.insert((route.prefix, metric), id);
                 self.held = true;

@@ -8,6 +8,7 @@
 use super::Note;
 use super::REOPEN;
 use super::imported_routes::ImportedRoutes;
+use super::on_link::OnLinkRoutes;
 use super::repairs::{Difference, LOG_INTERVAL, RepairCounters};
 use super::system::System;
 use super::vrf::Listed;
@@ -66,6 +67,29 @@ pub(crate) struct Touched {
     pub(crate) marked: bool,
 }
 
+impl Touched {
+    /// A route that was written (`there`) or deleted, if it may be in the place of one of ribtide's in these tables.
+    pub(super) fn of(
+        route: &Route<'_>,
+        there: bool,
+        config: &KernelConfig,
+        tables: &[u32],
+    ) -> Option<Touched> {
+        let metric = route.metric.unwrap_or(0);
+        let ours = route.protocol == config.protocol;
+        // ribtide has no route for a type of service.
+        let is_concerned =
+            tables.contains(&route.table) && route.tos == 0 && (ours || metric == config.metric);
+        is_concerned.then_some(Touched {
+            prefix: route.prefix,
+            table: route.table,
+            metric,
+            there,
+            marked: there && ours,
+        })
+    }
+}
+
 /// The watching thread.
 pub(super) struct Watcher {
     system: System,
@@ -83,6 +107,8 @@ pub(super) struct Watcher {
     /// The other VRFs, and the last seen change of the list.
     listed: Listed,
     seen: u32,
+    /// Routes to the subnets of interfaces.
+    on_link: OnLinkRoutes,
     /// Reactions since the last quiet time, and when the last one was.
     repairs_of_late: (u32, Option<Instant>),
     /// The tokens of notes that the writer has not handled, beside this one.
@@ -115,6 +141,8 @@ struct Heard {
     imported: bool,
     /// Whether imported routes may be gone without a notification.
     import_again: bool,
+    /// Whether a subnet of an interface may have lost its route, or have it again.
+    on_link: bool,
 }
 
 impl Watcher {
@@ -129,6 +157,7 @@ impl Watcher {
         (writer, repairs): (Arc<AtomicU32>, Arc<RepairCounters>),
         notes: ring::Sender<Note>,
         feedback: ring::Sender<RibIn>,
+        on_link: OnLinkRoutes,
         stop: Stop,
     ) -> io::Result<Watcher> {
         let groups = [
@@ -155,6 +184,7 @@ impl Watcher {
             writer,
             left_out: 0,
             imported,
+            on_link,
             repairs_of_late: (0, None),
             unhandled: Arc::new(()),
             verify_at: None,
@@ -180,6 +210,7 @@ impl Watcher {
     pub(super) fn begin(&mut self) -> Result<(), Closed> {
         // The subscription precedes the dump, so nothing is missed.
         self.place();
+        self.on_link.doubt(self.system.now());
         self.learn()?;
         if self.config.import { self.feedback.send(RibIn::EndOfInitial(Source::Kernel)) } else { Ok(()) }
     }
@@ -212,11 +243,14 @@ impl Watcher {
         let tables: Vec<u32> =
             self.listed.numbers().iter().map(|vrf| vrf.table).chain([self.config.table]).collect();
         let (config, imported, writer) = (&self.config, &mut self.imported, &self.writer);
-        let timeout = self.system.until(self.verify_at);
+        let on_link = &mut self.on_link;
+        let due = [self.verify_at, on_link.read_at()].into_iter().flatten().min();
+        let timeout = self.system.until(due);
         let listened = self.monitor.notified(&self.wait, timeout, |port, content| {
             // The writer may have opened another socket during the wait.
             if port != writer.load(Relaxed) {
                 heard.take(config, &tables, imported, &content);
+                heard.on_link |= on_link.notified(&content);
             }
         });
         if let Err(e) = listened {
@@ -241,6 +275,10 @@ impl Watcher {
             self.notes.send(Note::Routes { touched: heard.touched, _unhandled })?;
             self.pause();
         }
+        if heard.on_link {
+            self.on_link.doubt(self.system.now());
+        }
+        self.read_on_link();
         if heard.import_again {
             self.learn()?;
         }
@@ -253,6 +291,22 @@ impl Watcher {
         }
         self.verify();
         self.notify()
+    }
+
+    /// Reads the routes to the subnets of interfaces, if it is time.
+    fn read_on_link(&mut self) {
+        if self.on_link.read_at().is_none_or(|at| at > self.system.now()) {
+            return;
+        }
+        let system = &self.system;
+        if let Err(e) = self.on_link.read(&mut self.requests, || system.now(), || system.cpu_time()) {
+            tracing::warn!(
+                target: target::KERNEL,
+                error = %e,
+                "the kernel's routes to the subnets of interfaces cannot be read; trying again"
+            );
+            self.on_link.doubt(self.system.now() + REOPEN);
+        }
     }
 
     /// Pauses after a reaction, unless there were few of late.
@@ -351,6 +405,8 @@ impl Watcher {
             let _ = self.monitor.notified(&self.wait, left, |_, _| {});
         }
         self.notes.send(Note::Lost)?;
+        self.on_link.doubt(self.system.now());
+        self.read_on_link();
         self.learn()
     }
 
@@ -414,17 +470,6 @@ impl Heard {
     }
 
     fn route(&mut self, config: &KernelConfig, tables: &[u32], route: &Route<'_>, there: bool) {
-        let metric = route.metric.unwrap_or(0);
-        let ours = route.protocol == config.protocol;
-        // ribtide has no route for a type of service.
-        if tables.contains(&route.table) && route.tos == 0 && (ours || metric == config.metric) {
-            self.touched.push(Touched {
-                prefix: route.prefix,
-                table: route.table,
-                metric,
-                there,
-                marked: there && ours,
-            });
-        }
+        self.touched.extend(Touched::of(route, there, config, tables));
     }
 }

@@ -95,6 +95,7 @@ pub fn interface(index: IfIndex, up: bool, addresses: &[&str]) -> RibIn {
         index,
         name: format!("eth{index}"),
         up,
+        loopback: false,
         addresses,
     })
 }

@@ -180,7 +180,7 @@ enum Node {
 pub struct Evaluation {
     table: BTreeMap<AnyPrefix, Vec<Candidate>>,
     /// Section 2.1: the router's addresses, on interfaces in whatever state.
-    own: BTreeSet<IpAddr>,
+    own: BTreeSet<AnyPrefix>,
     evaluated: Evaluated,
     pub cases: BTreeSet<Case>,
 }
@@ -245,7 +245,10 @@ impl Oracle {
         let evaluated =
             Evaluated { answers: BTreeMap::new(), groups: BTreeMap::new(), passed: BTreeSet::new() };
         let all = self.interfaces.values().flat_map(|state| &state.addresses);
-        let own = all.map(|(address, _)| *address).collect();
+        let own = all.map(|(address, _)| AnyPrefix::host(*address));
+        let loopbacks = self.interfaces.values().filter(|state| state.loopback);
+        let subnets = loopbacks.flat_map(|state| &state.addresses).map(|(_, subnet)| *subnet);
+        let own = own.chain(subnets).collect();
         let mut evaluation = Evaluation { table, own, evaluated, cases: BTreeSet::new() };
         evaluation.run(self, &groups, &queries);
         evaluation
@@ -477,7 +480,7 @@ impl Evaluation {
 
     /// Section 1, kind "on link": a connected prefix that holds the address, whatever is more specific.
     fn on_link(&self, address: IpAddr, interface: Option<IfIndex>) -> Answer {
-        if self.own.contains(&address) {
+        if self.own.iter().any(|own| own.contains(address)) {
             return Answer::Unresolved(Reason::OwnAddress);
         }
         for (prefix, candidates) in self.covering(address) {
@@ -501,7 +504,7 @@ impl Evaluation {
     ) -> Walk {
         let mut reason = Reason::Other;
         // Rule 1.
-        if self.own.contains(&address) {
+        if self.own.iter().any(|own| own.contains(address)) {
             return Walk::Answered(Answer::Unresolved(Reason::OwnAddress));
         }
         for (prefix, candidates) in self.covering(address) {

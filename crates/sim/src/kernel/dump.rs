@@ -7,8 +7,8 @@
 use super::{Kernel, State, encode};
 use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_wire::netlink::numbers::{
-    AF_INET, AF_INET6, NLM_F_DUMP_INTR, NLM_F_MULTI, RTA_TABLE, RTM_GETADDR, RTM_GETLINK, RTM_GETNEXTHOP,
-    RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEXTHOP, RTM_NEWROUTE,
+    AF_INET, AF_INET6, NLM_F_DUMP_INTR, NLM_F_MULTI, RT_TABLE_MAIN, RTA_TABLE, RTM_GETADDR, RTM_GETLINK,
+    RTM_GETNEXTHOP, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTPROT_KERNEL,
 };
 use ribtide_wire::netlink::{Attrs, Message};
 
@@ -67,6 +67,15 @@ impl State {
     pub(super) fn dump_on(&mut self, dump: &mut Dump, port: u32) -> (Vec<u8>, bool) {
         if let Some(errno) = self.faults.refused_dump() {
             return (encode::done(errno, 0, dump.seq, port), true);
+        }
+        if let What::Routes { afi, protocol: RTPROT_KERNEL, .. } = dump.what {
+            let routes = self.connected_routes(afi);
+            let messages = routes.iter().map(|(prefix, entry)| {
+                let route = (*prefix, u32::from(RT_TABLE_MAIN), entry);
+                encode::route(self, route, RTM_NEWROUTE, NLM_F_MULTI, dump.seq, port)
+            });
+            let bytes = messages.flatten().chain(encode::done(0, 0, dump.seq, port)).collect();
+            return (bytes, true);
         }
         if let What::Routes { afi, table, .. } = dump.what
             && table != 0

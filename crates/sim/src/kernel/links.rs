@@ -1,12 +1,13 @@
 //! Links and their addresses, and what goes with them.
 
+use super::routes::{RouteEntry, RouteForward};
 use super::{NO_PORT, State, encode};
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_wire::netlink::Via;
 use ribtide_wire::netlink::numbers::{
-    IFF_LOWER_UP, IFF_UP, RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR,
-    RTNLGRP_LINK,
+    IFF_LOWER_UP, IFF_UP, RT_SCOPE_LINK, RTM_DELADDR, RTM_NEWADDR, RTM_NEWLINK, RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK, RTPROT_KERNEL,
 };
+use ribtide_wire::netlink::{RouteKind, Via};
 use std::net::IpAddr;
 
 /// An interface.
@@ -125,6 +126,25 @@ impl State {
             self.flush_objects_of(index);
         }
         self.notify_link(index);
+    }
+
+    /// The kernel's own routes to the subnets of links that are up.
+    pub(super) fn connected_routes(&self, afi: Afi) -> Vec<(AnyPrefix, RouteEntry)> {
+        let up = self.links.iter().filter(|(_, link)| link.up);
+        let all = up.flat_map(|(index, link)| link.addresses.iter().map(move |a| (*index, *a)));
+        let of_family = all.filter_map(|(ifindex, (address, len))| {
+            let subnet = AnyPrefix::from_addr(address, len).filter(|subnet| subnet.afi() == afi)?;
+            let entry = RouteEntry {
+                metric: 0,
+                protocol: RTPROT_KERNEL,
+                kind: RouteKind::Unicast,
+                scope: RT_SCOPE_LINK,
+                source: None,
+                forward: RouteForward::Via(Via { gateway: None, ifindex, onlink: false }),
+            };
+            Some((subnet, entry))
+        });
+        of_family.collect()
     }
 
     fn notify_link(&mut self, index: u32) {

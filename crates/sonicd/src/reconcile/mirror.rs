@@ -60,8 +60,8 @@ pub(crate) trait WantedRow: Send + 'static {
     }
 }
 
-/// A stage that writes a database, or takes its rows.
-pub(crate) trait Mirror: Sized + 'static {
+/// A stage that writes a database, or takes its rows. `Which`: which of its copies, where it has several.
+pub(crate) trait Mirror<Which = ()>: Sized + 'static {
     /// The rows.
     type Row: WantedRow;
     /// A position among them.
@@ -80,13 +80,13 @@ pub(crate) trait Mirror: Sized + 'static {
     fn page(&mut self, from: Self::Cursor, count: usize) -> Option<(Vec<Self::Row>, Option<Self::Cursor>)>;
 
     /// Of keys that the database has in a table, those that the stage has no row of.
-    fn unmatched(&mut self, _table: &'static str, _names: Vec<String>) -> Vec<KeyOf<Self>> {
+    fn unmatched(&mut self, _table: &'static str, _names: Vec<String>) -> Vec<KeyOf<Self, Which>> {
         Vec::new()
     }
 
     /// Watches these rows, in place of others: a later change ends the watch of a row. May add keys
     /// to read with them. Returns the fence.
-    fn watch(&mut self, keys: &mut Vec<KeyOf<Self>>) -> u64;
+    fn watch(&mut self, keys: &mut Vec<KeyOf<Self, Which>>) -> u64;
 
     /// Whether everything before the fence is written.
     fn is_written(&mut self, fence: u64) -> Result<bool, Error>;
@@ -103,13 +103,13 @@ pub(crate) trait Mirror: Sized + 'static {
     /// `producer`: what [`Reader::producer`] returned.
     fn repair(
         &mut self,
-        found: Vec<(KeyOf<Self>, Found)>,
+        found: Vec<(KeyOf<Self, Which>, Found)>,
         producer: Self::Producer,
-    ) -> Result<Vec<(KeyOf<Self>, Difference)>, Error>;
+    ) -> Result<Vec<(KeyOf<Self, Which>, Difference)>, Error>;
 }
 
 /// The key of a row of a stage.
-pub(crate) type KeyOf<S> = <<S as Mirror>::Row as WantedRow>::Key;
+pub(crate) type KeyOf<S, Which = ()> = <<S as Mirror<Which>>::Row as WantedRow>::Key;
 
 /// Where the keys are that a consumer has not taken yet.
 #[derive(Clone, Copy)]
@@ -232,33 +232,62 @@ impl From<TableError> for End {
     }
 }
 
-/// Compares in rounds of `interval` on a thread, until `stop`.
-pub(crate) fn start<S: Mirror>(
+/// Rounds of a comparison.
+pub(crate) trait Rounds: Send {
+    /// Sleeps until the next round. Returns whether the process goes on.
+    fn rest_of_round(&mut self) -> bool;
+
+    /// Compares every row once.
+    fn round(&mut self) -> Result<(), End>;
+
+    /// Ends the log of the round, and frees buffers.
+    fn end(&mut self);
+}
+
+impl<S: Mirror<Which>, Which: 'static> Rounds for Reconciler<S, Which> {
+    fn rest_of_round(&mut self) -> bool {
+        let left = self.interval.saturating_sub(self.began.elapsed());
+        let goes_on = !self.stop.sleep(left);
+        self.began = Instant::now();
+        goes_on
+    }
+
+    fn round(&mut self) -> Result<(), End> {
+        Reconciler::round(self)
+    }
+
+    fn end(&mut self) {
+        self.log.end();
+        self.reader.connection.shrink_to_fit();
+    }
+}
+
+/// Compares in rounds on a thread, until the stop: `first`, then `others`, at the interval of `first`.
+pub(crate) fn start(
     daemon: &'static str,
-    handle: StageHandle<S>,
-    reader: Reader<KeyOf<S>, S::Producer>,
-    interval: Duration,
-    log: RoundLog,
-    stop: &Stop,
+    first: impl Rounds + 'static,
+    others: Vec<Box<dyn Rounds>>,
 ) -> Result<(), Error> {
-    let mut thread = Reconciler::new(handle, reader, interval, log, stop);
+    let mut all: Vec<Box<dyn Rounds>> = vec![Box::new(first)];
+    all.extend(others);
+    let mut failures = vec![String::new(); all.len()];
     let body = move || {
-        let mut failure = String::new();
-        while thread.rest_of_round() {
-            match thread.round() {
-                Ok(()) => failure.clear(),
-                Err(End::Stopped) => return,
-                // The next round tries again.
-                Err(End::Failed(e)) => {
-                    let text = e.to_string();
-                    if text != failure {
-                        log!(daemon, warn, error = %e, "a comparison of the database failed");
+        while all.first_mut().is_some_and(|first| first.rest_of_round()) {
+            for (comparison, failure) in all.iter_mut().zip(&mut failures) {
+                match comparison.round() {
+                    Ok(()) => failure.clear(),
+                    Err(End::Stopped) => return,
+                    // The next round tries again.
+                    Err(End::Failed(e)) => {
+                        let text = e.to_string();
+                        if text != *failure {
+                            log!(daemon, warn, error = %e, "a comparison of the database failed");
+                        }
+                        *failure = text;
                     }
-                    failure = text;
                 }
+                comparison.end();
             }
-            thread.log.end();
-            thread.reader.connection.shrink_to_fit();
             idle::purge();
         }
     };
@@ -283,32 +312,24 @@ impl PageTime {
 }
 
 /// The thread of the comparison.
-pub(crate) struct Reconciler<S: Mirror> {
+pub(crate) struct Reconciler<S: Mirror<Which>, Which: 'static = ()> {
     handle: StageHandle<S>,
-    reader: Reader<KeyOf<S>, S::Producer>,
+    reader: Reader<KeyOf<S, Which>, S::Producer>,
     interval: Duration,
     pub(crate) log: RoundLog,
     stop: StopSignal,
     began: Instant,
 }
 
-impl<S: Mirror> Reconciler<S> {
+impl<S: Mirror<Which>, Which: 'static> Reconciler<S, Which> {
     pub(crate) fn new(
         handle: StageHandle<S>,
-        reader: Reader<KeyOf<S>, S::Producer>,
+        reader: Reader<KeyOf<S, Which>, S::Producer>,
         interval: Duration,
         log: RoundLog,
         stop: &Stop,
     ) -> Self {
         Reconciler { handle, reader, interval, log, stop: stop.signal(), began: Instant::now() }
-    }
-
-    /// Sleeps until the next round. Returns whether the process goes on.
-    fn rest_of_round(&mut self) -> bool {
-        let left = self.interval.saturating_sub(self.began.elapsed());
-        let goes_on = !self.stop.sleep(left);
-        self.began = Instant::now();
-        goes_on
     }
 
     /// Rests after a page.
@@ -440,7 +461,7 @@ impl<S: Mirror> Reconciler<S> {
     }
 
     /// Repairs those of the suspects that differ indeed.
-    fn confirm(&mut self, suspects: Vec<KeyOf<S>>) -> Result<(), End> {
+    fn confirm(&mut self, suspects: Vec<KeyOf<S, Which>>) -> Result<(), End> {
         if suspects.is_empty() {
             return Ok(());
         }
@@ -457,7 +478,7 @@ impl<S: Mirror> Reconciler<S> {
         let owned =
             |row: Hash<'_>| row.fields().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let found = rows.settled().filter_map(|(n, row)| Some((keys.get(n)?.clone(), owned(row))));
-        let found: Vec<(KeyOf<S>, Found)> = found.collect();
+        let found: Vec<(KeyOf<S, Which>, Found)> = found.collect();
         self.handle.wait(S::begin_delivery)?;
         if !self.wait_until(|stage| Ok(stage.is_delivered()))? {
             return Ok(());

@@ -366,6 +366,43 @@ impl Orch {
         Some((rows, Some(HeldCursor(end))))
     }
 
+    /// The routes that are confirmed, from a position on, of about `count` routes, and the next position: those that
+    /// APPL_STATE_DB has. `None` while orchagent cannot be compared.
+    pub fn confirmed_rows(
+        &self,
+        HeldCursor(from): HeldCursor,
+        count: usize,
+    ) -> Option<(Vec<RowName>, Option<HeldCursor>)> {
+        if !self.is_comparable() {
+            return None;
+        }
+        let mut keys = Vec::with_capacity(count);
+        let end = from.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        for at in from..end {
+            let Some(key) = self.routes.confirmed_at(at, &self.objects) else { return Some((keys, None)) };
+            keys.extend(key.map(RowName::Route));
+        }
+        Some((keys, Some(HeldCursor(end))))
+    }
+
+    /// Whether APPL_STATE_DB should have a row of a route. `None`: it may have one or not, since a response is
+    /// outstanding or the route failed.
+    pub fn is_confirmed(&self, name: &RowName) -> Option<bool> {
+        let RowName::Route(RouteKey::Route { vrf, prefix, .. }) = name else { return None };
+        let Some(vrf) = self.objects.vrfs.find(vrf) else { return Some(false) };
+        self.routes.is_confirmed_of(RouteName { vrf, prefix: *prefix }, &self.objects)
+    }
+
+    /// Watches the responses to these routes, in place of other rows: a row that comes ends the watch.
+    pub fn watch_responses(&mut self, names: &[RowName]) {
+        self.comparison.watched = names.iter().map(|name| (name.clone(), 1)).collect();
+    }
+
+    /// Whether [`Orch::watch_responses`] watches a route and none of its rows has come since.
+    pub fn is_watched(&self, name: &RowName) -> bool {
+        self.comparison.watched.contains_key(name)
+    }
+
     /// What orchagent has of the rows of NEXTHOP_GROUP_TABLE alone, which come through APPL_DB whatever
     /// routes do. `None` while orchagent cannot be compared.
     pub fn held_groups(&self) -> Option<Vec<(RowName, HeldRow)>> {

@@ -37,7 +37,10 @@ pub use neighbor::Neighbor;
 pub use nexthop::{Forward, Member, Members, NextHop, write_next_hop_delete};
 pub use reply::NoReply;
 pub(crate) use reply::{write_confirmation, write_echo, write_rebuilt};
-pub use request::{dump_addresses, dump_links, dump_neighbors, dump_next_hops, dump_routes, dump_table};
+pub use request::{
+    dump_addresses, dump_interface_routes, dump_links, dump_neighbors, dump_next_hops, dump_routes,
+    dump_table,
+};
 pub use route::{NextHops, Route, RouteKind};
 pub use sonic::{LocalSid, PicContext, Srv6, Vxlan};
 pub use weight::scale_weight;

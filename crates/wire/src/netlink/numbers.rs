@@ -125,6 +125,8 @@ pub const RTPROT_BGP: u8 = 186;
 pub const RT_SCOPE_UNIVERSE: u8 = 0;
 /// In a deletion: a route of any scope.
 pub const RT_SCOPE_NOWHERE: u8 = 255;
+/// A route to neighbours on a link.
+pub const RT_SCOPE_LINK: u8 = 253;
 
 /// `rtm_table` of a route whose table number needs `RTA_TABLE`.
 pub const RT_TABLE_COMPAT: u8 = 252;
@@ -172,6 +174,8 @@ pub const IFLA_INFO_DATA: u16 = 2;
 pub const IFLA_VRF_TABLE: u16 = 1;
 pub const IFF_UP: u32 = 1;
 pub const IFF_LOWER_UP: u32 = 0x10000;
+/// The interface leads back to the host.
+pub const IFF_LOOPBACK: u32 = 8;
 
 pub const IFA_ADDRESS: u16 = 1;
 pub const IFA_LOCAL: u16 = 2;
@@ -180,3 +184,5 @@ pub const IFA_FLAGS: u16 = 8;
 pub const IFA_F_TENTATIVE: u32 = 0x40;
 /// The address is not usable: another host has it.
 pub const IFA_F_DADFAILED: u32 = 0x08;
+/// The kernel adds no route to the subnet of the address.
+pub const IFA_F_NOPREFIXROUTE: u32 = 0x200;

@@ -33,6 +33,14 @@ pub fn dump_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32, protocol: 
     b.finish_short();
 }
 
+/// Appends a request for the unicast routes of one family by an interface, in every table.
+pub fn dump_interface_routes(out: &mut Vec<u8>, seq: u32, afi: Afi, ifindex: u32) {
+    let fixed = [family(afi), 0, 0, 0, 0, 0, 0, RTN_UNICAST, 0, 0, 0, 0];
+    let mut b = Builder::new(out, RTM_GETROUTE, DUMP, seq, &fixed);
+    b.attr_u32(RTA_OIF, ifindex);
+    b.finish_short();
+}
+
 /// Appends a request for all routes of one family in `table`, of any program.
 pub fn dump_table(out: &mut Vec<u8>, seq: u32, afi: Afi, table: u32) {
     dump_routes(out, seq, afi, table, 0);

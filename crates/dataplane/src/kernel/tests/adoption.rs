@@ -35,6 +35,35 @@ fn found_route_deleted_before_its_announcement_is_written() {
     });
 }
 
+/// The watcher's note comes later: the route counts as installed only when the kernel has it.
+#[test]
+fn found_route_deleted_without_a_note_is_written_before_it_counts_as_installed() {
+    in_namespace(
+        "adoption::found_route_deleted_without_a_note_is_written_before_it_counts_as_installed",
+        || {
+            first().apply(&mut open());
+            let whole = table();
+            let mut kernel = open();
+            Batch::start().apply(&mut kernel);
+            ip("route del 192.0.2.0/24 table 1000");
+            ip("-6 route del 2001:db8:aaaa::/48 table 1000");
+            let FibBatch { groups, routes, .. } = first().0;
+            Batch(FibBatch { groups, routes, ..FibBatch::default() }).apply(&mut kernel);
+            assert_eq!(table(), whole);
+            // Another route in its place, and its next-hop objects.
+            ip("route replace 198.51.100.0/24 via 10.0.0.3 table 1000 metric 20");
+            let FibBatch { routes, .. } = first().0;
+            let mut kernel = open();
+            Batch::start().apply(&mut kernel);
+            ip("route replace 192.0.2.0/24 via 10.0.0.3 table 1000 metric 20");
+            ip("nexthop flush");
+            let FibBatch { groups, .. } = first().0;
+            Batch(FibBatch { groups, routes, ..FibBatch::default() }).apply(&mut kernel);
+            assert_eq!(table(), whole);
+        },
+    );
+}
+
 #[test]
 fn found_objects_flushed_before_an_announcement_are_written_with_their_routes() {
     in_namespace(

@@ -31,6 +31,31 @@ impl Routes {
         }))
     }
 
+    /// The key of the route with this number, if it is confirmed; `None` behind the last one.
+    pub(in crate::orch) fn confirmed_at(&self, at: u32, objects: &Objects) -> Option<Option<RouteKey>> {
+        let id = self.table.numbered(at)?;
+        let is_confirmed = self.is_confirmed(id, objects) == Some(true);
+        let name = is_confirmed.then(|| self.table.name(id)).filter(|name| name.label().is_none());
+        Some(name.map(|name| RouteKey::new(objects.vrfs.name(name.vrf).clone(), name.prefix)))
+    }
+
+    /// Whether the last response to a route was that the chip has it (`true`), or no longer has it. `None`: that
+    /// is not certain.
+    pub(in crate::orch) fn is_confirmed_of(&self, name: RouteName, objects: &Objects) -> Option<bool> {
+        self.table.find(name).map_or(Some(false), |id| self.is_confirmed(id, objects))
+    }
+
+    fn is_confirmed(&self, id: RouteId, objects: &Objects) -> Option<bool> {
+        if self.table.is_stale(id) || self.table.is_own(id) || self.table.task(id).is_some() {
+            return None;
+        }
+        let reference = self.table.reference(id);
+        if self.table.is_carried_out(id) {
+            return reference.is_none_or(|to| objects.is_as_wanted(to.target)).then_some(true);
+        }
+        (reference.is_none() && !self.table.has_failed(id)).then_some(false)
+    }
+
     /// What orchagent has of the row of a route.
     pub(in crate::orch) fn held_of(&self, name: RouteName, objects: &Objects) -> HeldRow {
         let id = self.table.find(name);
