@@ -340,6 +340,10 @@ macro_rules! with_peer_settings {
             /// Several paths of a prefix in one session (RFC 7911).
             #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
             pub(super) add_path: Option<AddPathTable>,
+            /// Policies for contributors that an [aggregate](#bgpaggregate) suppresses, in the place of `export`: what they accept
+            /// is sent all the same. Not together with `add-path.send` or `best-path-per-client`.
+            #[schemars(extend("x-default" = "none is sent"), extend("x-see" = "#bgpaggregate"))]
+            pub(super) unsuppress: Option<Vec<String>>,
             /// Send a default route of its own in place of any in the table.
             #[schemars(extend("default" = false), extend("x-see" = "#default-originate"))]
             pub(super) default_originate: Option<DefaultOriginateSetting>,

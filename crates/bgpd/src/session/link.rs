@@ -309,6 +309,7 @@ impl Sessions {
         } else if self.sends_own_addresses()
             || settings.default_originate.is_some()
             || settings.export.sets_next_hop(SetNextHop::Own)
+            || settings.unsuppress.as_ref().is_some_and(|policy| policy.sets_next_hop(SetNextHop::Own))
         {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
@@ -347,6 +348,7 @@ impl Sessions {
             add_path: settings.add_path.send.within(negotiated.sent_path_ids),
             client: settings.best_path_per_client.then_some(peer.id),
             export: settings.export.clone(),
+            unsuppress: settings.unsuppress.clone(),
         }
     }
 

@@ -67,6 +67,7 @@ impl ChangedSettings {
             group,
             import,
             export,
+            unsuppress,
             peer_asn,
             kind,
             as_numbers,
@@ -151,6 +152,7 @@ impl ChangedSettings {
             ]),
             export: changed(&[
                 ("export", *export == old.export),
+                ("unsuppress", *unsuppress == old.unsuppress),
                 ("default-originate", *default_originate == old.default_originate),
                 ("graceful-restart", graceful_restart.long_lived_partial == restart.long_lived_partial),
                 ("prefix-sid", *prefix_sid == old.prefix_sid),
@@ -317,12 +319,7 @@ impl Sessions {
     }
 
     /// What a configuration with these changed identifiers means for a present neighbour; `None`: it has it no more.
-    pub(super) fn renewal(
-        &self,
-        bgp: &BgpConfig,
-        peer: &Peer,
-        ids: ChangedIds,
-    ) -> Option<Renewal> {
+    pub(super) fn renewal(&self, bgp: &BgpConfig, peer: &Peer, ids: ChangedIds) -> Option<Renewal> {
         let address = peer.address;
         let by_interface =
             peer.link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
@@ -364,13 +361,7 @@ impl Sessions {
     }
 
     /// Applies a configuration with these changed identifiers to an existing neighbour.
-    fn renew(
-        &mut self,
-        bgp: &BgpConfig,
-        id: PeerId,
-        ids: ChangedIds,
-        changed: &mut Neighbors,
-    ) {
+    fn renew(&mut self, bgp: &BgpConfig, id: PeerId, ids: ChangedIds, changed: &mut Neighbors) {
         let Some(peer) = self.peers.get(&id) else { return };
         let link = peer.link.clone();
         let named = split_zone(peer.address).0;
