@@ -463,10 +463,11 @@ def frr_kernel_route_back(d, facts):
         facts.world.up(link) and any(not f.world.up(link) for f in facts.former) for _, link in facts.world.kernel[q]["via"]))
 
 
-@rule("frr-med-as-cost", "frr", "RFC 4271 section 9.1.2.2 e: without a cost to the next hop, that step is skipped; ADR 20 section 1")
+@rule("frr-med-as-cost", "frr", "RFC 4271 section 9.1.2.2 e: a MED is no cost of a next hop; ADR 20 section 1, ADR 42")
 def frr_med_as_cost(d, facts):
     """BGP has several paths of a prefix, and a next hop of one resolves through another BGP route, whose MED a policy sets. zebra has the MED
-    as that route's metric, and bgpd takes it for the cost of the next hop. ribtide's cost of a next hop by a BGP route is none."""
+    as that route's metric, and bgpd takes it for the cost of the next hop. In ribtide that is the cost of the route's own next hop and its
+    AIGP, which no world has."""
     def by_med(q):
         return any("med" in facts.world.policies.get(origin, ()) for origin, _, _ in facts.hops(q))
     return facts.some(d.prefix, lambda q: facts.bgp_paths(q) > 1 and any(by_med(r) for r in facts.reach(q) - {q}))

@@ -1,6 +1,7 @@
 """Routes that depend on others: aggregates, default routes of neighbours, conditional advertisement. ribtide and FRR stand in
 the same place, with corresponding settings and the same feed; their neighbour, BIRD, must get the same routes."""
 
+import json
 import re
 
 import pytest
@@ -141,6 +142,89 @@ def test_aggregates_are_those_of_frr(pair, kind, only):
     gets(peer, "10.1.0.0/16", *OTHER, *seen[1:])
     withdraw(feed, MORE[1])
     gets(peer, *OTHER)
+
+
+@pytest.mark.feature("unsuppress")
+@pytest.mark.peers("bird", "frr")
+@pytest.mark.parametrize("kind", ["ribtide", "frr"])
+def test_unsuppressed_contributors_are_those_of_frr(pair, kind):
+    """Of the contributors that an aggregate suppresses, a neighbour gets those that its policy accepts, with what that sets."""
+    one = "10.1.0.0/24"
+    policy = f"""
+[[bgp.aggregate]]
+prefix = "10.1.0.0/16"
+summary-only = true
+[policy.prefix-set.one]
+prefixes = ["{one}"]
+[[policy.definition.one.statement]]
+conditions.match-prefix-set = "one"
+actions.set-med = 7
+actions.policy-result = "accept"
+"""
+    ours(pair, kind, {"link": 'unsuppress = ["one"]', "rest": policy},
+         {"link": ["unsuppress-map one"], "rest": ["aggregate-address 10.1.0.0/16 summary-only"],
+          "lists": f"ip prefix-list one permit {one}\nroute-map one permit 10\n match ip address prefix-list one\n set metric 7\n"})
+    peer, feed = bird(pair), Speaker(pair.a, FEED, FEED_AS)
+    announce(feed, *OTHER, *MORE)
+    gets(peer, "10.1.0.0/16", one, *OTHER)
+    assert peer.table()[one].med == 7 and peer.table()[one].as_path == f"{OURS} {FEED_AS}"
+    withdraw(feed, one)
+    gets(peer, "10.1.0.0/16", *OTHER)
+    announce(feed, one)
+    gets(peer, "10.1.0.0/16", one, *OTHER)
+    withdraw(feed, *MORE)
+    gets(peer, *OTHER)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_unsuppress_changes_by_reload(pair, shards):
+    """It comes and goes for one of two neighbours while their sessions last, with an aggregate that comes and goes, too."""
+    second = Host.FEEDS[1]
+    other = f"""
+[bgp.group.other]
+type = "external"
+peer-asn = {FEED_AS}
+passive = true
+import = ["reject"]
+export = ["accept"]
+neighbors = ["{second}"]
+"""
+    aggregate = '[[bgp.aggregate]]\nprefix = "10.1.0.0/16"\nsummary-only = true\n'
+    threads = f'[bgp]\nshards = {shards}\nupdate-threads = 2\n'
+    def text(link="", rest=aggregate):
+        return ribtide_config(link, rest + other).replace("[bgp]\n", threads, 1)
+    router = Ribtide(pair.a, text())
+    api = f'\n[api]\nsocket = "{router.socket}"\n'
+    def reload(*args, **more):
+        router.config.write_text(text(*args, **more) + api)
+        return router.text("reload")
+    def sent(address):
+        lines = router.text("show", "bgp", "neighbor", address, "advertised", "--json").splitlines()
+        return {route["prefix"] for route in map(json.loads, lines)}
+    peer, feed, _ = bird(pair), Speaker(pair.a, FEED, FEED_AS), Speaker(pair.a, second, FEED_AS)
+    announce(feed, *OTHER, *MORE)
+    gets(peer, "10.1.0.0/16", *OTHER)
+    assert "reset" not in reload('unsuppress = ["accept"]')
+    gets(peer, "10.1.0.0/16", *OTHER, *MORE)
+    assert sent(Pair.B4) == {"10.1.0.0/16", *OTHER, *MORE}
+    assert sent(second) == {"10.1.0.0/16", *OTHER}
+    assert any("suppresses it, but for peers with unsuppress" in message
+               for message in router.explain(MORE[0])["stages"][0]["messages"])
+    router.text("config", "bgp", "shards", shards + 1)
+    gets(peer, "10.1.0.0/16", *OTHER, *MORE)
+    withdraw(feed, MORE[0])
+    gets(peer, "10.1.0.0/16", *OTHER, MORE[1])
+    announce(feed, MORE[0])
+    gets(peer, "10.1.0.0/16", *OTHER, *MORE)
+    reload('unsuppress = ["accept"]', rest="")
+    gets(peer, *OTHER, *MORE)
+    reload('unsuppress = ["accept"]')
+    gets(peer, "10.1.0.0/16", *OTHER, *MORE)
+    wait_for("the other has the aggregate alone", lambda: sent(second) == {"10.1.0.0/16", *OTHER})
+    reload()
+    gets(peer, "10.1.0.0/16", *OTHER)
+    for address in (Pair.B4, second):
+        assert router.neighbor(address)["flaps"] == 0
 
 
 @pytest.mark.feature("default-originate")

@@ -1,13 +1,18 @@
 """Settings of the whole router change by reload: sessions that are not concerned last, and routes stay in the kernel."""
 
 import json
+import pathlib
+import re
 import socket
 import subprocess
 
+import pytest
+
 from harness import Bird, Host, Pair, Ribtide, binary, wait_for
-from harness.speaker import Speaker, attribute, block, prefixes, raw_update
+from harness.speaker import ROUTE_REFRESH, Speaker, attribute, block, prefixes, raw_update
 
 FIRST, SECOND = Host.FEEDS
+THIRD = "198.19.0.9"
 RTR = 8282
 
 
@@ -203,16 +208,78 @@ def test_api(pair):
     bench.last()
 
 
-def test_cluster_id_resets_internal_sessions_alone(pair):
+def test_cluster_id_changes_in_present_sessions(pair):
+    """Internal peers get reflected routes with the new id, and a route with it is a loop. BIRD's session lasts."""
     bench = Bench(pair, link="route-reflector-client = true")
+    # A client whose routes go on to BIRD; the router may send it ROUTE-REFRESH.
+    client = '[bgp.group.clients]\ntype = "internal"\npeer-asn = 65001\nroute-reflector-client = true\npassive = true\n' \
+        f'import = ["accept"]\nexport = ["reject"]\nneighbors = ["{THIRD}"]\n'
+    bench.host.feeds.address("feed0", f"{THIRD}/24")
+    bench.reload(link="route-reflector-client = true", tables=client)
+    speaker = Speaker(bench.host, THIRD, 65001, refresh=True)
+    own = lambda cluster: attribute(0x80, 9, bytes([10, 1, 1, 1])) + attribute(0x80, 10, bytes(cluster))  # noqa: E731
+    local_pref = attribute(0x40, 5, (100).to_bytes(4, "big"))
+    announced = raw_update(b"", block([], THIRD, local_pref, own([10, 8, 8, 8])), prefixes(["20.1.0.0/16"])) \
+        + raw_update(b"", block([], THIRD, local_pref, own([10, 9, 9, 9])), prefixes(["20.2.0.0/16"]))
+    speaker.send(announced)
+    wait_for("both routes", lambda: set(bench.bird.table()) == {"20.1.0.0/16", "20.2.0.0/16"}, alive=[bench.router.process])
+    assert Pair.A4 in bench.bird.query("show route 20.1.0.0/16 all").split("cluster_list:")[1].splitlines()[0]
+    answer = bench.reload(bgp='cluster-id = "10.9.9.9"', link="route-reflector-client = true", tables=client)
+    assert "reset" not in answer and "settings: bgp.cluster-id" in answer
+    wait_for("the new id is sent", lambda: "10.9.9.9" in bench.bird.query("show route 20.1.0.0/16 all"))
+    # The client's routes are asked for, and sent again.
+    while speaker.read()[0] != ROUTE_REFRESH:
+        pass
+    speaker.send(announced)
+    wait_for("the loop is refused", lambda: set(bench.bird.table()) == {"20.1.0.0/16"})
+    bench.last(FIRST, SECOND, THIRD, Pair.B4)
+
+
+def test_next_hop_self_and_settings_of_connections(pair):
+    """They change for a session that lasts: what is sent has another next hop, and the session of BIRD is none of them new."""
+    bench = Bench(pair)
     bench.announce(0, ["20.1.0.0/16"], [65010])
     wait_for("the route", lambda: bench.bird.table(), alive=[bench.router.process])
-    answer = bench.reload(bgp='cluster-id = "10.9.9.9"', link="route-reflector-client = true")
-    assert f"session reset: {Pair.B4}" in answer and "settings: bgp.cluster-id" in answer
-    wait_for("the session is back", lambda: bench.router.established(Pair.B4), 60)
-    wait_for("the route is back", lambda: bench.bird.table())
+    assert bench.bird.table()["20.1.0.0/16"].next_hop == FIRST
+    assert "reset" not in bench.reload(link="next-hop-self = true\npassive = true\nport = 1790")
+    wait_for("our own next hop", lambda: bench.bird.table()["20.1.0.0/16"].next_hop == Pair.A4)
+    bench.reload()
+    wait_for("the former one", lambda: bench.bird.table()["20.1.0.0/16"].next_hop == FIRST)
+    bench.last()
+    # The next connection obeys them: the other side opens it.
+    bench.reload(link="passive = true")
+    bench.router.text("clear", "bgp", "neighbor", Pair.B4)
+    wait_for("a session that BIRD began", lambda: bench.router.established(Pair.B4), 60)
     bench.last(FIRST, SECOND)
-    assert bench.kernel() == {"20.1.0.0/16"}
+
+
+@pytest.mark.parametrize("first", ["", 'shards = "off"\nupdate-threads = "off"'])
+def test_threads_go_off_and_come_again(pair, first):
+    """Readers, shards and update threads move to the session thread and back while routes flow; sessions last."""
+    bench = Bench(pair, bgp=first)
+    bench.announce(0, ["20.1.0.0/16"], [65010])
+    wait_for("the route", lambda: bench.bird.table(), alive=[bench.router.process])
+    def threads():
+        return {t["name"] for t in bench.router.show("threads")["threads"] if t["name"].split("-")[0] in ("reader", "shard", "egress")}
+    number = 0
+    for shards, workers in [('"off"', "2"), ("3", "2"), ("2", '"off"'), ('"off"', '"off"'), ("1", "1"), ('"off"', '"off"'), ("2", "2")]:
+        bench.reload(bgp=f"shards = {shards}\nupdate-threads = {workers}")
+        expected = {f"shard-{n}" for n in range(0 if shards == '"off"' else int(shards))}
+        expected |= {f"egress-{n}" for n in range(0 if workers == '"off"' else int(workers))}
+        wait_for("the threads", lambda: {t for t in threads() if not t.startswith("reader")} == expected)
+        assert any(t.startswith("reader") for t in threads()) == (shards != '"off"')
+        number += 1
+        more = [f"21.{number}.{n}.0/24" for n in range(50)]
+        bench.announce(number % 2, more, [(65010, 65011)[number % 2]])
+        wait_for("more routes at BIRD", lambda: set(more) <= set(bench.bird.table()), alive=[bench.router.process])
+        wait_for("in the kernel", lambda: set(more) <= bench.kernel())
+    for n in range(1, number + 1):
+        bench.feeds[n % 2].send(raw_update(withdrawn=prefixes([f"21.{n}.{i}.0/24" for i in range(50)])))
+    wait_for("they go again", lambda: set(bench.bird.table()) == {"20.1.0.0/16"} == bench.kernel())
+    bench.last()
+    assert "shard threads" in bench.router.text("config", "bgp", "shards", "off")
+    assert "egress-0" in threads() and "shard-0" not in threads()
+    bench.last()
 
 
 def test_rpki_comes_and_goes(pair):
@@ -238,8 +305,26 @@ def test_rpki_comes_and_goes(pair):
 
 def test_what_takes_a_restart_is_named(pair):
     bench = Bench(pair)
-    sentence = bench.refused(bgp='update-threads = "off"\nmultipath = 2')
-    assert 'nothing is reloaded, because bgp.update-threads from or to "off" cannot change while the router runs' in sentence
+    sentence = bench.refused(bgp="multipath = 2", tables='[process]\nseccomp = false\n')
+    assert "nothing is reloaded, because process.seccomp to a weaker filter cannot change while the router runs" in sentence
     assert "nothing has changed" in bench.router.text("reload")
     bench.reload(router="stall-timeout = 5\nstall-exit = 60")
+    bench.last()
+
+
+def test_the_filter_of_system_calls_gets_stricter(pair):
+    """Every thread has it, those that begin later too, and the router goes on."""
+    bench = Bench(pair, tables="[process]\nseccomp = false\n")
+    pid = bench.router.process.popen.pid
+    def filters():
+        tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+        return {int(re.search(r"^Seccomp:\t(\d)", (task / "status").read_text(), re.MULTILINE)[1]) for task in tasks}
+    assert filters() == {0}
+    assert "settings: process.seccomp" in bench.reload(tables="[process]\nseccomp = true\n")
+    assert filters() == {2}
+    bench.reload(bgp="shards = 3\nupdate-threads = 3", tables="[process]\nseccomp = true\n")
+    assert filters() == {2}
+    bench.announce(0, ["20.1.0.0/16"], [65010])
+    wait_for("a route", lambda: bench.bird.table() and bench.kernel(), alive=[bench.router.process])
+    assert "process.seccomp to a weaker filter" in bench.refused(tables='[process]\nseccomp = "log"\n')
     bench.last()

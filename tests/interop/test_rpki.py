@@ -10,6 +10,7 @@ import signal
 import pytest
 from harness import FEED_ASN, Bird, Host, Ribtide, need, wait_for
 from harness.speaker import Speaker, attribute, prefixes, raw_update
+from test_api_tls import Authority
 
 RTR = 8282
 FEED = Host.FEEDS[0]
@@ -20,9 +21,13 @@ STATES = ["not-found", "valid", "invalid"]
 class Stayrtr:
     """StayRTR with payloads from a file, which it reads again on SIGHUP."""
 
-    def __init__(self, host, vrps, port=RTR, protocol=1):
+    def __init__(self, host, vrps, port=RTR, protocol=1, tls=None):
         need("stayrtr")
         self.host, self.port, self.protocol, self.starts = host, port, protocol, 0
+        self.bind = ["-bind", f":{port}"]
+        if tls:
+            certificate, key = tls
+            self.bind = ["-bind", "", "-tls.bind", f":{port}", "-tls.cert", certificate, "-tls.key", key]
         self.file = host.folder / f"vrps-{port}.json"
         self.write(vrps)
         self.start()
@@ -34,7 +39,7 @@ class Stayrtr:
     def start(self):
         self.starts += 1
         self.process = self.host.start(
-            f"stayrtr-{self.port}-{self.starts}", "stayrtr", "-bind", f":{self.port}", "-cache", self.file, "-checktime=false", "-refresh", 3600,
+            f"stayrtr-{self.port}-{self.starts}", "stayrtr", *self.bind, "-cache", self.file, "-checktime=false", "-refresh", 3600,
             "-protocol", self.protocol, "-metrics.addr", f"127.0.0.1:{self.port + 1000}", "-loglevel", "debug")
 
     def update(self, vrps):
@@ -256,3 +261,64 @@ def test_reload_of_caches_exceptions_and_policy(host):
     wait_for("every route", lambda: set(accepted(router).values()) == {100} and len(accepted(router)) == 3)
     assert router.established(FEED) and router.session(FEED)["messages_sent"]["route_refresh"] == 0
     assert router.neighbor(FEED)["flaps"] == 0
+
+
+def tls_cache(more, port=RTR):
+    return f'[[rpki.cache]]\naddress = "127.0.0.1"\nport = {port}\n{more}\n'
+
+
+def test_rtr_over_tls(host):
+    """The cache is used if a CA of ours issued its certificate for its name, and not otherwise. Other TLS settings begin
+    another connection, and the records last."""
+    authority, other = Authority(host.folder, "authority"), Authority(host.folder, "other")
+    server = Stayrtr(host, [("10.0.0.0/8", 8, 64500)], tls=authority.issue("cache", "IP:127.0.0.1,DNS:rtr.example"))
+    router = Ribtide(host, config(["rov", "accept"], tls_cache(f'tls-ca = "{other.ca}"')))
+    wait_for("the certificate is of no CA of ours", lambda: "UnknownIssuer" in (cache(router).get("last_error") or ""))
+    assert not payloads(router) and cache(router)["tls"] and not cache(router)["in_use"]
+
+    def reload(more):
+        router.config.write_text(config(["rov", "accept"], tls_cache(more)) + f'\n[api]\nsocket = "{router.socket}"\n')
+        return router.text("reload")
+
+    reload(f'tls-ca = "{authority.ca}"\ntls-name = "rtr2.example"')
+    wait_for("the name is another", lambda: "NotValidForName" in (cache(router).get("last_error") or ""))
+    assert not payloads(router)
+    reload(f'tls-ca = "{authority.ca}"\ntls-name = "rtr.example"')
+    wait_for("the payload", lambda: payloads(router) == {("10.0.0.0/8", 8, 64500)})
+    assert "TLS" in router.text("show", "rpki", "caches")
+    server.update([("10.0.0.0/8", 8, 64500), ("11.0.0.0/8", 8, 64500)])
+    wait_for("a change", lambda: len(payloads(router)) == 2)
+    # By address, and with a certificate of ours, which StayRTR does not ask for.
+    certificate, key = authority.issue("router", "DNS:router.example")
+    key.chmod(0o600)
+    before = cache(router)["connects"]
+    reload(f'tls-ca = "{authority.ca}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"')
+    assert len(payloads(router)) == 2
+    wait_for("another connection", lambda: cache(router)["connects"] == before + 1 and cache(router)["state"] == "idle")
+    assert len(payloads(router)) == 2 and cache(router)["serial"] == 1
+    # A cache without TLS: the handshake fails, and the records stay in use.
+    server.process.kill()
+    server.bind = ["-bind", f":{RTR}"]
+    server.start()
+    wait_for("a failure", lambda: cache(router).get("last_error"))
+    assert len(payloads(router)) == 2 and cache(router)["in_use"]
+    reload("")
+    wait_for("without TLS", lambda: cache(router)["state"] == "idle" and not cache(router)["tls"], 60)
+
+
+def test_rtr_over_tls_with_a_certificate_of_the_router(host):
+    """A cache that authenticates routers, as section 9.2 has it: openssl asks for a certificate of its CA."""
+    authority = Authority(host.folder, "authority")
+    certificate, key = authority.issue("cache", "IP:127.0.0.1")
+    openssl = host.start("openssl", "openssl", "s_server", "-accept", str(RTR), "-cert", certificate, "-key", key, "-CAfile", authority.ca,
+                         "-Verify", "1", "-verify_return_error", "-naccept", "100", "-quiet")
+    router = Ribtide(host, config(["rov", "accept"], tls_cache(f'tls-ca = "{authority.ca}"')))
+    wait_for("the cache wants a certificate", lambda: "alert" in (cache(router).get("last_error") or "").lower()
+             or "closed" in (cache(router).get("last_error") or ""), alive=[openssl])
+    assert cache(router)["state"] != "querying"
+    certificate, key = authority.issue("router", "DNS:router.example")
+    key.chmod(0o600)
+    more = f'tls-ca = "{authority.ca}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"'
+    router.config.write_text(config(["rov", "accept"], tls_cache(more)) + f'\n[api]\nsocket = "{router.socket}"\n')
+    router.text("reload")
+    wait_for("it takes ours, and the query is sent", lambda: cache(router)["state"] == "querying", alive=[openssl])

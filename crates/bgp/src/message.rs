@@ -222,6 +222,8 @@ pub struct BestPath {
     pub attrs: AttrSet,
     /// The peer that sent it.
     pub source: PeerId,
+    /// An aggregate suppresses it: only groups whose `unsuppress` policy accepts it get it.
+    pub suppressed: bool,
 }
 
 per_bgp_family! {

@@ -1,9 +1,9 @@
 //! Peers as the sources and receivers of routes, for shards and egress workers.
 
 use crate::attr::AttrSet;
-use crate::message::DumpScope;
+use crate::message::{BestPath, DumpScope};
 use crate::presence::Presence;
-use ribtide_policy::{Named, PrefixRange, PrefixSet, RouteType, Source};
+use ribtide_policy::{Named, Policy, PrefixRange, PrefixSet, RouteType, Source};
 pub use ribtide_prefix::FamilySet;
 use ribtide_prefix::{AfiSafi, ByFamily, Prefix, V4, V6};
 use ribtide_wire::bgp::role::Role;
@@ -280,6 +280,9 @@ pub struct EgressSettings {
     pub client: Option<PeerId>,
     /// The export policy. Equal ones have equal results.
     pub export: std::sync::Arc<ribtide_policy::Policy>,
+    /// The policy for routes that an aggregate suppresses, in the place of the export policy; `None`: the receivers get none of
+    /// them.
+    pub unsuppress: Option<std::sync::Arc<ribtide_policy::Policy>>,
 }
 
 /// A default route that receivers get in place of any in the table. The export policy does not apply to it.
@@ -338,7 +341,13 @@ impl EgressSettings {
             add_path: SentPaths::default(),
             client: None,
             export,
+            unsuppress: None,
         }
+    }
+
+    /// The policy that decides about a path; `None`: the receivers get no such path.
+    pub fn policy_for(&self, path: &BestPath) -> Option<&Policy> {
+        if path.suppressed { self.unsuppress.as_deref() } else { Some(&self.export) }
     }
 
     /// The prefix sets whose routes decide about what is sent, each once.

@@ -21,6 +21,8 @@ pub struct WatchId(pub u32);
 pub struct WatchSet {
     /// Rises with each set.
     pub generation: u32,
+    /// Whether egress workers get suppressed paths too, marked: a peer may get some of them.
+    pub unsuppresses: bool,
     /// The watches.
     pub watches: Vec<Watch>,
 }

@@ -77,7 +77,11 @@ fn path(set: usize, round: u32) -> BestPath {
     build::origin(&mut bytes, Origin::Igp);
     build::as_path(&mut bytes, AsPath::new(&value));
     build::list(&mut bytes, 0, code::COMMUNITIES, &seed(7).to_be_bytes());
-    BestPath { attrs: AttrSet::new(&bytes, NextHop::V4(address(source))), source: PeerId(source) }
+    BestPath {
+        attrs: AttrSet::new(&bytes, NextHop::V4(address(source))),
+        source: PeerId(source),
+        suppressed: false,
+    }
 }
 
 fn prefix(n: usize) -> Prefix<V4> {

@@ -47,7 +47,7 @@ impl Bgp {
         };
         factory.placement = placement.clone();
         let bound = |cpus: Option<Cpus>| Some(cpus.unwrap_or_else(|| any.clone()));
-        if !self.hosted.shards {
+        if !self.hosted().shards {
             for (index, reader) in self.readers.iter().enumerate() {
                 let cpus = bound(placement.reader(index));
                 reader.wait(move |_| pin(&format!("reader-{index}"), cpus.as_ref()))?;
@@ -57,7 +57,7 @@ impl Bgp {
                 shard.pin(format!("shard-{index}"), bound(placement.stage(index)))?;
             }
         }
-        if !self.hosted.workers {
+        if !self.hosted().workers {
             for (index, worker) in self.workers.running() {
                 worker.pin(format!("egress-{index}"), bound(placement.stage(index)))?;
             }

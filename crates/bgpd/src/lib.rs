@@ -36,6 +36,7 @@ pub mod session;
 pub mod shard;
 mod shutdown;
 mod stage;
+mod stage_moves;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -67,7 +68,9 @@ use ribtide_runtime::ring::{Rings, Sender};
 use ribtide_runtime::thread::Stop;
 use session::{Restarted, Sessions, SessionsBuilder};
 use shard::ShardBuilder;
-use stage::{Hosted, Stage};
+use stage::{Home, Hosted, NamedStage};
+use stage_moves::Homes;
+pub use stage_moves::OnSessionThread;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -84,6 +87,7 @@ pub struct BgpBuilder {
     readers: Vec<ReaderBuilder>,
     shards: Vec<ShardBuilder>,
     workers: Vec<WorkerBuilder>,
+    homes: Homes,
     rings: Rings,
     shards_before: u32,
     restarted: Option<Restarted>,
@@ -99,8 +103,8 @@ pub struct Bgp {
     pub owners: Arc<Directory>,
     /// The egress workers, by number.
     pub workers: Workers,
-    /// The stages on the session thread.
-    pub hosted: OnSessionThread,
+    /// Where readers and the first shard run, and where workers run.
+    homes: Homes,
     /// The addresses it listens on.
     pub listening: Vec<SocketAddr>,
     /// The session thread's queue for news of interfaces.
@@ -168,15 +172,6 @@ pub fn set_vrps(readers: &[StageHandle<Reader>], vrps: &Arc<Vrps>, changed: &Arc
     }
 }
 
-/// The stages without threads of their own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OnSessionThread {
-    /// `bgp.shards` is `off`: the shard and the reader.
-    pub shards: bool,
-    /// `bgp.update-threads` is `off`: the worker.
-    pub workers: bool,
-}
-
 impl BgpBuilder {
     /// Listens, and creates the queues.
     ///
@@ -195,15 +190,20 @@ impl BgpBuilder {
         let refused = |sentence| io::Error::new(io::ErrorKind::InvalidInput, sentence);
         let placement = Placement::new(&bgp.cpus).map_err(refused)?;
         let sessions = SessionsBuilder::new(bgp, rings)?;
-        let host = |threads: Threads| (threads == Threads::Off).then(|| sessions.wake());
+        let home = |threads: Threads| Home::new(threads == Threads::Off, sessions.wake());
+        let homes = Homes { shards: home(bgp.shards), workers: home(bgp.update_threads) };
         let shards: Vec<ShardBuilder> = (0..placement.stages(bgp.shards))
-            .map(|index| ShardBuilder::new(index, before + u32::from(index), rings, host(bgp.shards)))
+            .map(|index| {
+                // The session thread never hosts another one.
+                let wake = (index == 0).then(|| homes.shards.wake());
+                ShardBuilder::new(index, before + u32::from(index), rings, wake)
+            })
             .collect();
         let readers = (0..shards.len().div_ceil(SHARDS_PER_READER) as u16)
             .map(|index| ReaderBuilder::new(index, rings))
             .collect::<io::Result<Vec<_>>>()?;
         let workers = (0..placement.stages(bgp.update_threads))
-            .map(|index| WorkerBuilder::new(index, rings, host(bgp.update_threads)))
+            .map(|index| WorkerBuilder::new(index, rings, Some(homes.workers.wake())))
             .collect();
         Ok(BgpBuilder {
             placement,
@@ -211,6 +211,7 @@ impl BgpBuilder {
             readers,
             shards,
             workers,
+            homes,
             rings: rings.clone(),
             shards_before: before,
             restarted: None,
@@ -264,8 +265,17 @@ impl BgpBuilder {
         meters: &Meters,
         stop: &Stop,
     ) -> io::Result<Bgp> {
-        let BgpBuilder { placement, sessions, readers, shards, workers, rings, shards_before, restarted } =
-            self;
+        let BgpBuilder {
+            placement,
+            sessions,
+            readers,
+            shards,
+            workers,
+            homes,
+            rings,
+            shards_before,
+            restarted,
+        } = self;
         let stop = &stop.part();
         // Registers meters in the order of the pipeline, whichever thread starts first.
         ["reader", "shard", "egress"].iter().for_each(|stage| drop(meters.meter(stage)));
@@ -281,7 +291,8 @@ impl BgpBuilder {
         };
         let (listening, links, writes) = (sessions.listening(), sessions.links(), sessions.writes());
         let redistributed = sessions.redistributed();
-        let mut hosted = Hosted::default();
+        let mut hosted = Hosted::new(vec![homes.shards.clone(), homes.workers.clone()]);
+        let threads = Home::new(false, sessions.wake());
         // The activity of stages before the workers.
         let activity = Activity::default();
 
@@ -295,7 +306,8 @@ impl BgpBuilder {
                 busy: activity.stage(),
             };
             let (handle, stage) = reader.build(outputs, clock, meters);
-            run(bgp.shards, format!("reader-{index}"), stage, placement.reader(index), &mut hosted, stop)?;
+            let stage = NamedStage::new(format!("reader-{index}"), &homes.shards, stage);
+            run(stage, placement.reader(index), &mut hosted, stop)?;
             reader_askers.push(handle);
         }
         let (events, best_changes) = best_changes::queue(&rings);
@@ -312,7 +324,9 @@ impl BgpBuilder {
         let mut shard_ports = Vec::new();
         for (index, shard) in shards.into_iter().enumerate() {
             let (port, stage) = shard.build(options, &seed, shard_outputs.clone(), meters);
-            run(bgp.shards, format!("shard-{index}"), stage, placement.stage(index), &mut hosted, stop)?;
+            let home = if index == 0 { &homes.shards } else { &threads };
+            let stage = NamedStage::new(format!("shard-{index}"), home, stage);
+            run(stage, placement.stage(index), &mut hosted, stop)?;
             shard_ports.push(port);
         }
         let mut worker_ports = Vec::new();
@@ -324,14 +338,8 @@ impl BgpBuilder {
                 upstream: activity.watch(),
             };
             let (port, stage) = worker.build(outputs, restarted.is_some(), meters);
-            run(
-                bgp.update_threads,
-                format!("egress-{index}"),
-                stage,
-                placement.stage(index),
-                &mut hosted,
-                stop,
-            )?;
+            let stage = NamedStage::new(format!("egress-{index}"), &homes.workers, stage);
+            run(stage, placement.stage(index), &mut hosted, stop)?;
             worker_ports.push(port);
         }
         let setup = session::Setup {
@@ -351,10 +359,7 @@ impl BgpBuilder {
             owners: Arc::new(Directory::new(Owners { shards: shard_ports, map, split: None })),
             workers: Workers::new(worker_ports),
             best_changes: Arc::new(Mutex::new(best_changes)),
-            hosted: OnSessionThread {
-                shards: bgp.shards == Threads::Off,
-                workers: bgp.update_threads == Threads::Off,
-            },
+            homes,
             listening,
             links,
             redistributed,
@@ -372,6 +377,7 @@ impl BgpBuilder {
                 meters: meters.clone(),
                 stop: stop.clone(),
                 writes,
+                threads,
                 update_threads,
                 is_draining: false,
             })),
@@ -379,18 +385,11 @@ impl BgpBuilder {
     }
 }
 
-/// Runs a stage on a thread of its own, or on the session thread.
-fn run(
-    threads: Threads,
-    name: String,
-    stage: impl Stage,
-    cpus: Option<Cpus>,
-    hosted: &mut Hosted,
-    stop: &Stop,
-) -> io::Result<()> {
-    if threads == Threads::Off {
+/// Runs a stage where its home is.
+fn run(stage: NamedStage, cpus: Option<Cpus>, hosted: &mut Hosted, stop: &Stop) -> io::Result<()> {
+    if stage.home.is_hosted() {
         hosted.push(stage);
         return Ok(());
     }
-    stage::spawn(name, stage, cpus, stop.clone())
+    stage::spawn(stage, cpus, stop.clone())
 }

@@ -54,7 +54,8 @@ use super::owners::Owners;
 use super::placement::Placement;
 use super::reader::Reader;
 use super::shard::{Outputs, ShardBuilder, ShardPort};
-use super::{Bgp, stage};
+use super::stage::{Home, NamedStage};
+use super::{Bgp, NotChanged, stage};
 use ribtide_bgp::decision::DecisionOptions;
 use ribtide_bgp::message::ShardIn;
 use ribtide_bgp::shard::{Cut, HashSeed, Split};
@@ -100,6 +101,8 @@ pub(super) struct ShardFactory {
     pub(super) stop: Stop,
     /// The queue of the session thread for workers.
     pub(super) writes: Sender<EgressOut>,
+    /// The home of shards that the session thread never runs.
+    pub(super) threads: Home,
     /// Workers that get new sessions.
     pub(super) update_threads: usize,
     /// Whether a thread waits for workers in excess to lose their members.
@@ -132,7 +135,8 @@ impl ShardFactory {
         self.shards_ever += 1;
         let (port, stage) = builder.build(self.options, &self.seed, self.outputs.clone(), &self.meters);
         let cpus = self.placement.stage(usize::from(index));
-        stage::spawn(format!("shard-{index}"), stage, cpus, self.stop.clone())?;
+        let stage = NamedStage::new(format!("shard-{index}"), &self.threads, stage);
+        stage::spawn(stage, cpus, self.stop.clone())?;
         Ok(port)
     }
 }
@@ -140,9 +144,9 @@ impl ShardFactory {
 /// The result of a resize.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resized {
-    /// Shard threads before.
+    /// Shard threads before; 0: the session thread ran the shard.
     pub from: usize,
-    /// Shard threads now.
+    /// Shard threads now; 0: the session thread runs the shard.
     pub to: usize,
     /// Logical shards with another owner.
     pub logical_shards: usize,
@@ -157,8 +161,8 @@ pub struct Resized {
 /// Why the number of shards has not changed. Displays as a sentence.
 #[derive(Debug)]
 pub enum NotResized {
-    /// A change from or to `off` needs a restart.
-    Off,
+    /// Stages cannot move from or to the session thread.
+    NotMoved(NotChanged),
     /// The number is out of range.
     Number(usize),
     /// A thread cannot be created.
@@ -172,11 +176,7 @@ pub enum NotResized {
 impl fmt::Display for NotResized {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotResized::Off => write!(
-                f,
-                "from or to no shard threads at all (bgp.shards = \"off\") the number changes only at a restart; set bgp.shards in the \
-                 configuration and restart the router"
-            ),
+            NotResized::NotMoved(e) => e.fmt(f),
             NotResized::Number(n) => write!(f, "{n} shard threads cannot be; 1 to 64 can, or \"auto\""),
             NotResized::Thread(e) => write!(
                 f,
@@ -358,8 +358,8 @@ impl Bgp {
         Ok(true)
     }
 
-    /// Spreads the logical shards over `to` threads. `rib`: the RIB manager, if routes are
-    /// installed. The caller has a [reservation](Bgp::reserve).
+    /// Spreads the logical shards over so many threads; [`Threads::Off`]: the session thread runs the one shard, and the
+    /// readers. `rib`: the RIB manager, if routes are installed. The caller has a [reservation](Bgp::reserve).
     ///
     /// # Errors
     /// Why not all logical shards have the intended owner. Moved parts stay moved.
@@ -369,9 +369,6 @@ impl Bgp {
         rib: Option<&StageHandle<RibStage>>,
     ) -> Result<Resized, NotResized> {
         let mut factory = self.factory();
-        if self.hosted.shards || threads == Threads::Off {
-            return Err(NotResized::Off);
-        }
         let to = usize::from(factory.placement.stages(threads));
         if !(1..=usize::from(LOGICAL_SHARDS)).contains(&to) {
             return Err(NotResized::Number(to));
@@ -381,16 +378,42 @@ impl Bgp {
             (owners.shards.clone(), Moves::new(&owners, to, &factory.seed))
         };
         let from = former.len();
+        let was_off = self.hosted().shards;
+        if was_off && threads != Threads::Off {
+            self.unhost(&factory, &self.homes.shards).map_err(NotResized::NotMoved)?;
+        }
+        let mut resized = self.spread(&mut factory, former, &mut moves, to, rib)?;
+        // None at all is not one.
+        resized.from = if was_off { 0 } else { from };
+        if threads == Threads::Off {
+            if !was_off {
+                self.host_shards().map_err(NotResized::NotMoved)?;
+            }
+            resized.to = 0;
+        }
+        Ok(resized)
+    }
+
+    /// Moves logical shards until the first `to` shards own all.
+    fn spread(
+        &self,
+        factory: &mut ShardFactory,
+        former: Vec<ShardPort>,
+        moves: &mut Moves,
+        to: usize,
+        rib: Option<&StageHandle<RibStage>>,
+    ) -> Result<Resized, NotResized> {
+        let from = former.len();
         let mut stops = Stops::default();
         if from == to && moves.left.is_empty() {
-            return Ok(Resized::of(from, to, &moves, &stops));
+            return Ok(Resized::of(from, to, moves, &stops));
         }
         // The existing shards, followed by the new ones.
         let all = factory.grow(&former, to).map_err(NotResized::Thread)?;
 
         let outcome = self
-            .prepare(&all[from..], &moves, &factory.outputs, rib)
-            .and_then(|()| self.move_all(&mut moves, &mut stops, rib))
+            .prepare(&all[from..], moves, &factory.outputs, rib)
+            .and_then(|()| self.move_all(moves, &mut stops, rib))
             .and_then(|()| self.let_go(&mut stops, to));
         moves.end(&self.owners.read())?;
         for reader in &self.readers {
@@ -403,7 +426,7 @@ impl Bgp {
         let in_force = self.owners.read().shards.clone();
         send_owners(rib, &in_force)?;
         all.into_iter().skip(in_force.len()).for_each(ShardPort::retire);
-        outcome.map(|()| Resized::of(from, to, &moves, &stops))
+        outcome.map(|()| Resized::of(from, to, moves, &stops))
     }
 
     /// Waits until no dump is under way and all senders know the new shards.

@@ -5,6 +5,8 @@
 //! through the stage takes nothing more in. So a mailbox never holds more than one turn's output. How to wait between
 //! turns is the only difference: a thread of its own sleeps at the stage's rings; the session thread sleeps in its poll,
 //! into which every producer of a hosted stage wakes it, and passes over a stage that has no room.
+//!
+//! A running stage moves between the two ([`Home`]): its state, its rings and its handle stay as they are.
 
 use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
@@ -13,6 +15,8 @@ use ribtide_runtime::ring::Wake;
 use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Turns of one hosted stage before the next has its turns: enough that packing finds what belongs together.
@@ -29,7 +33,7 @@ pub(super) enum Turn {
     Held,
     /// Nothing to do until something comes in.
     Idle,
-    /// Nothing to do any more: its thread ends. A hosted stage lasts as long as its host.
+    /// Nothing to do any more: the stage ends, and a thread of its own too.
     Over,
 }
 
@@ -53,33 +57,158 @@ pub(super) trait Stage: ShrinkToFit + Send + 'static {
     }
 }
 
+impl ShrinkToFit for Box<dyn Stage> {
+    fn shrink_to_fit(&mut self) {
+        (**self).shrink_to_fit();
+    }
+}
+
+/// A stage with the name of the thread that it has or had.
+pub(super) struct NamedStage {
+    pub(super) name: String,
+    pub(super) home: Home,
+    pub(super) stage: Box<dyn Stage>,
+}
+
+impl NamedStage {
+    pub(super) fn new(name: String, home: &Home, stage: impl Stage) -> NamedStage {
+        NamedStage { name, home: home.clone(), stage: Box::new(stage) }
+    }
+}
+
+/// Where the stages of one kind run. Clones share it.
+///
+/// Senders to these stages wake the session thread while it is their host ([`Home::wake`]). Where they run changes so:
+///
+/// - **to the session thread**: [`Home::set_hosted`] comes first. From then on senders wake the session thread, and each thread
+///   of such a stage ends after its turn, for which a call wakes it. It leaves the stage to the session thread, which looks at
+///   all of its input. The change is over when there are no [`Home::threads`].
+/// - **to threads**: the session thread gives the stages away. Then [`Home::set_hosted`] comes, and then the threads, whose
+///   first turns look at all input.
+///
+/// So a batch that a sender hands over without waking the session thread is there before the stage's next look at its input:
+/// the flag and the rings have one order (`SeqCst`).
+#[derive(Clone)]
+pub(super) struct Home(Arc<HomeState>);
+
+struct HomeState {
+    is_hosted: AtomicBool,
+    /// Wakes the session thread.
+    host: Wake,
+    /// Threads of these stages.
+    threads: AtomicUsize,
+    /// Stages whose threads have ended for the session thread, and whether there are any.
+    left: Mutex<Vec<NamedStage>>,
+    has_left: AtomicBool,
+}
+
+impl Home {
+    /// `host` wakes the session thread.
+    pub(super) fn new(is_hosted: bool, host: Wake) -> Home {
+        let (threads, has_left) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let is_hosted = AtomicBool::new(is_hosted);
+        Home(Arc::new(HomeState { is_hosted, host, threads, left: Mutex::default(), has_left }))
+    }
+
+    /// Whether the session thread runs these stages.
+    pub(super) fn is_hosted(&self) -> bool {
+        self.0.is_hosted.load(SeqCst)
+    }
+
+    /// Whether the session thread runs these stages from now on.
+    pub(super) fn set_hosted(&self, is_hosted: bool) {
+        self.0.is_hosted.store(is_hosted, SeqCst);
+    }
+
+    /// For who feeds such a stage: wakes the session thread while that runs it.
+    pub(super) fn wake(&self) -> Wake {
+        let state = self.0.clone();
+        Arc::new(move || {
+            if state.is_hosted.load(SeqCst) {
+                (state.host)();
+            }
+        })
+    }
+
+    /// Threads of these stages, those included that are about to end.
+    pub(super) fn threads(&self) -> usize {
+        self.0.threads.load(SeqCst)
+    }
+
+    /// The stages whose threads have ended for the session thread.
+    fn take_left(&self) -> Vec<NamedStage> {
+        if !self.0.has_left.swap(false, SeqCst) {
+            return Vec::new();
+        }
+        std::mem::take(&mut *self.0.left.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves a stage to the session thread.
+    pub(super) fn leave(&self, stage: NamedStage) {
+        self.0.left.lock().unwrap_or_else(PoisonError::into_inner).push(stage);
+        self.0.has_left.store(true, SeqCst);
+        (self.0.host)();
+    }
+
+    fn is(&self, other: &Home) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// Runs a stage on a thread of its own, on these CPUs if there is a choice.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(name: String, stage: impl Stage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
-    thread::spawn(name.clone(), Ends::WithOwner, move || {
-        pin(&name, cpus.as_ref());
-        run(stage, &stop);
-    })?;
+pub(super) fn spawn(stage: NamedStage, cpus: Option<Cpus>, stop: Stop) -> io::Result<()> {
+    try_spawn(stage, cpus, stop).map_err(|(error, _)| error)
+}
+
+/// The same; returns the stage with the error.
+pub(super) fn try_spawn(
+    stage: NamedStage,
+    cpus: Option<Cpus>,
+    stop: Stop,
+) -> Result<(), (io::Error, Option<NamedStage>)> {
+    let (name, home) = (stage.name.clone(), stage.home.clone());
+    let place = Arc::new(Mutex::new(Some(stage)));
+    let of_thread = place.clone();
+    let take =
+        |place: &Mutex<Option<NamedStage>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    home.0.threads.fetch_add(1, SeqCst);
+    let of_spawned = home.clone();
+    let spawned = thread::spawn(name, Ends::WithOwner, move || {
+        if let Some(stage) = take(&of_thread) {
+            pin(&stage.name, cpus.as_ref());
+            if let Some(stage) = run(stage, &stop) {
+                of_spawned.leave(stage);
+            }
+        }
+        of_spawned.0.threads.fetch_sub(1, SeqCst);
+    });
+    if let Err(error) = spawned {
+        home.0.threads.fetch_sub(1, SeqCst);
+        return Err((error, take(&place)));
+    }
     Ok(())
 }
 
-/// Runs a stage on the calling thread until its work is over, or the stop.
-fn run(mut stage: impl Stage, stop: &Stop) {
+/// Runs a stage on the calling thread until its work is over, or the stop. Returns it if the session thread is to run it.
+fn run(mut of: NamedStage, stop: &Stop) -> Option<NamedStage> {
     let signal = stop.signal();
-    let _waker = stage.waker().map(|wake| stop.on_stop(move || wake()));
+    let _waker = of.stage.waker().map(|wake| stop.on_stop(move || wake()));
     while !stop.stopped() {
-        match stage.turn() {
+        match of.stage.turn() {
+            Turn::Over => return None,
+            _ if of.home.is_hosted() => return Some(of),
             Turn::Busy => {}
-            Turn::Over => break,
             after => {
-                if stage.wait(after, &signal) {
-                    idle::trim(&mut stage);
+                if of.stage.wait(after, &signal) {
+                    idle::trim(&mut of.stage);
                 }
             }
         }
     }
+    None
 }
 
 /// Puts the calling thread on its CPUs. They could be used when the router started; if that has changed since, the routes
@@ -98,41 +227,73 @@ pub(super) fn pin(name: &str, cpus: Option<&Cpus>) {
     }
 }
 
-/// The stages that the session thread runs beside its own work, in the order of the pipeline.
+/// The stages that the session thread runs beside its own work.
 #[derive(Default)]
 pub(super) struct Hosted {
-    stages: Vec<Box<dyn Stage>>,
+    /// Where stages come from.
+    homes: Vec<Home>,
+    stages: Vec<NamedStage>,
     /// The stage with the next turn: an early stage of the pipeline must leave turns to later ones.
     next: usize,
 }
 
 impl ShrinkToFit for Hosted {
     fn shrink_to_fit(&mut self) {
-        self.stages.iter_mut().for_each(|stage| stage.shrink_to_fit());
+        self.stages.iter_mut().for_each(|of| of.stage.shrink_to_fit());
     }
 }
 
 impl Hosted {
-    pub(super) fn push(&mut self, stage: impl Stage) {
-        self.stages.push(Box::new(stage));
+    /// For stages of these homes.
+    pub(super) fn new(homes: Vec<Home>) -> Hosted {
+        Hosted { homes, ..Hosted::default() }
+    }
+
+    pub(super) fn push(&mut self, stage: NamedStage) {
+        self.stages.push(stage);
+    }
+
+    /// Takes the stages whose threads have ended for it. Returns the descriptors to watch.
+    pub(super) fn adopt(&mut self) -> Vec<RawFd> {
+        let mut descriptors = Vec::new();
+        for stage in self.homes.iter().flat_map(Home::take_left) {
+            descriptors.extend(stage.stage.descriptor());
+            self.stages.push(stage);
+        }
+        descriptors
+    }
+
+    /// Gives the stages of `home` away.
+    pub(super) fn take(&mut self, home: &Home) -> Vec<NamedStage> {
+        let (taken, kept) = std::mem::take(&mut self.stages).into_iter().partition(|of| of.home.is(home));
+        (self.stages, self.next) = (kept, 0);
+        taken
     }
 
     /// Descriptors to watch: readable means that a pass is due.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = RawFd> + '_ {
-        self.stages.iter().filter_map(|stage| stage.descriptor())
+        self.stages.iter().filter_map(|of| of.stage.descriptor())
     }
 
     /// Gives every stage some turns. Says whether another pass is due at once, in a moment, or when something comes.
     pub(super) fn pass(&mut self) -> Turn {
         let mut outcome = Turn::Idle;
         let begin = Instant::now();
-        let count = self.stages.len();
-        for _ in 0..count {
-            let stage = &mut self.stages[self.next];
-            self.next = (self.next + 1) % count;
+        for _ in 0..self.stages.len() {
+            let at = self.next % self.stages.len();
+            self.next = (at + 1) % self.stages.len();
             for turn in 1..=TURNS {
-                match stage.turn() {
-                    Turn::Idle | Turn::Over => break,
+                match self.stages[at].stage.turn() {
+                    Turn::Idle => break,
+                    Turn::Over => {
+                        self.stages.remove(at);
+                        // The next one has its place.
+                        self.next = at;
+                        if self.stages.is_empty() {
+                            return outcome;
+                        }
+                        break;
+                    }
                     Turn::Held => {
                         outcome = if outcome == Turn::Idle { Turn::Held } else { outcome };
                         break;
@@ -155,8 +316,13 @@ mod tests {
     use crate::mailbox::Mailbox;
     use crossbeam_channel::Select;
     use ribtide_runtime::ring::{Receiver, Rings, Sender};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    /// One that stays on its thread, or with its host.
+    fn named(stage: impl Stage) -> NamedStage {
+        let home = Home::new(false, Arc::new(|| ()));
+        NamedStage { name: "test".into(), home, stage: Box::new(stage) }
+    }
 
     /// Makes three of each that comes in.
     struct Triple {
@@ -243,9 +409,9 @@ mod tests {
     fn stages_on_one_thread_pass_everything_on_whatever_the_order_of_their_turns() {
         for rotate in 0..3 {
             let Pipeline { input, stages: (a, b, sink), got, woken } = pipeline();
-            let mut stages: [Box<dyn Stage>; 3] = [Box::new(a), Box::new(b), Box::new(sink)];
+            let mut stages = [named(a), named(b), named(sink)];
             stages.rotate_left(rotate);
-            let mut hosted = Hosted { stages: Vec::from(stages), next: 0 };
+            let mut hosted = Hosted { homes: Vec::new(), stages: Vec::from(stages), next: 0 };
             for n in 0..100 {
                 input.try_send(n).expect("room: the former one is through");
                 // As the session thread does: it sleeps only when nothing is left and nothing has woken it.
@@ -299,8 +465,69 @@ mod tests {
     #[test]
     fn stage_is_trimmed_when_its_thread_is_idle() {
         let trims = Arc::<AtomicU64>::default();
-        run(Resting { trims: trims.clone(), waits: 0 }, &Stop::default());
+        assert!(run(named(Resting { trims: trims.clone(), waits: 0 }), &Stop::default()).is_none());
         assert_eq!(trims.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn hosted_stage_whose_work_is_over_ends() {
+        let (sender, input) = Rings::default().bounded("to the sink", 4);
+        let (got, trims) = (Arc::new(AtomicU64::new(0)), Arc::<AtomicU64>::default());
+        let mut hosted = Hosted::default();
+        hosted.push(named(Resting { trims: trims.clone(), waits: 2 }));
+        hosted.push(named(Sink { input, got: got.clone() }));
+        sender.send(0).unwrap();
+        hosted.pass();
+        assert_eq!((hosted.stages.len(), got.load(Relaxed)), (1, 1));
+        let mut hosted = Hosted::default();
+        hosted.push(named(Resting { trims, waits: 2 }));
+        assert_eq!((hosted.pass(), hosted.pass()), (Turn::Idle, Turn::Idle));
+        assert!(hosted.stages.is_empty());
+    }
+
+    /// Batches come all the time, while their stage moves from a thread to a host and back.
+    #[test]
+    fn stage_moves_between_thread_and_host_without_a_lost_batch() {
+        let (rings, got, woken) =
+            (Rings::default(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let wake = woken.clone();
+        let home = Home::new(false, Arc::new(move || wake.store(true, SeqCst)));
+        let (sender, input) = rings.bounded("to the sink", 4);
+        let sender = sender.with_wake(Some(home.wake()));
+        let stop = Stop::default();
+        let stage = Box::new(Sink { input, got: got.clone() });
+        spawn(NamedStage { name: "sink".into(), home: home.clone(), stage }, None, stop.clone()).unwrap();
+        const BATCHES: u64 = 20_000;
+        let feed = std::thread::spawn(move || (0..BATCHES).for_each(|n| sender.send(n).unwrap()));
+        let mut hosted = Hosted::new(vec![home.clone()]);
+        for turn in 0.. {
+            home.set_hosted(true);
+            while home.threads() > 0 {
+                std::thread::yield_now();
+            }
+            hosted.adopt();
+            // The host looks once, and then sleeps until it is woken.
+            while hosted.pass() != Turn::Idle {}
+            let (before, begin) = (got.load(Relaxed), Instant::now());
+            while got.load(Relaxed) < (before + 50).min(BATCHES) {
+                if woken.swap(false, SeqCst) {
+                    while hosted.pass() != Turn::Idle {}
+                }
+                assert!(
+                    begin.elapsed() < Duration::from_secs(30),
+                    "a batch waits for a wake-up that does not come"
+                );
+                std::thread::yield_now();
+            }
+            let stages = hosted.take(&home);
+            home.set_hosted(false);
+            stages.into_iter().for_each(|stage| spawn(stage, None, stop.clone()).unwrap());
+            if got.load(Relaxed) == BATCHES && turn > 20 {
+                break;
+            }
+        }
+        feed.join().unwrap();
+        stop.stop();
     }
 
     #[test]
@@ -309,8 +536,8 @@ mod tests {
         let got = Arc::new(AtomicU64::new(0));
         sender.send(0).unwrap();
         let mut hosted = Hosted::default();
-        hosted.push(Greedy);
-        hosted.push(Sink { input, got: got.clone() });
+        hosted.push(named(Greedy));
+        hosted.push(named(Sink { input, got: got.clone() }));
         assert_eq!((hosted.pass(), got.load(Relaxed)), (Turn::Busy, 0), "the slice is used up");
         assert_eq!((hosted.pass(), got.load(Relaxed)), (Turn::Busy, 1));
     }
@@ -319,9 +546,9 @@ mod tests {
     fn stages_on_threads_of_their_own_do_the_same() {
         let Pipeline { input, stages: (a, b, sink), got, .. } = pipeline();
         let stop = Stop::default();
-        spawn("a".into(), a, None, stop.clone()).unwrap();
-        spawn("b".into(), b, None, stop.clone()).unwrap();
-        spawn("sink".into(), sink, None, stop.clone()).unwrap();
+        spawn(named(a), None, stop.clone()).unwrap();
+        spawn(named(b), None, stop.clone()).unwrap();
+        spawn(named(sink), None, stop.clone()).unwrap();
         (0..100).for_each(|n| input.send(n).unwrap());
         while got.load(Relaxed) < 900 {
             std::thread::yield_now();

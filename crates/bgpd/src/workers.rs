@@ -1,7 +1,8 @@
 //! The running egress workers, and a change of their number (`bgp.update-threads`) while sessions last.
 //!
 //! A worker knows what its members were sent, so a member stays with its worker as long as its session lasts. New
-//! workers get the groups of new sessions. Workers in excess get none, and each ends when its last member has left.
+//! workers get the groups of new sessions. Workers in excess get none, and each ends when its last member has left. With
+//! `"off"` the session thread runs them all until then ([`super::stage_moves`]).
 //!
 //! A new worker starts in this order:
 //!
@@ -15,6 +16,7 @@ use super::egress::{Outputs, WorkerBuilder, WorkerPort, WorkerSink};
 use super::owners::Directory;
 use super::resize::ShardFactory;
 use super::session::Sessions;
+use super::stage::NamedStage;
 use super::{Bgp, NotChanged, stage};
 use ribtide_config::Threads;
 use ribtide_runtime::call::{NoReply, StageHandle};
@@ -64,7 +66,8 @@ impl Workers {
 }
 
 impl Bgp {
-    /// Gives new sessions to so many workers. Returns whether that is another number.
+    /// Gives new sessions to so many workers; [`Threads::Off`]: the session thread runs every worker. Returns whether
+    /// that is another number.
     ///
     /// # Errors
     /// A thread cannot be created, or a stage has ended. Workers that were started stay,
@@ -72,8 +75,14 @@ impl Bgp {
     pub fn set_update_threads(&self, threads: Threads) -> Result<bool, NotChanged> {
         let mut factory = self.factory();
         let to = usize::from(factory.placement.stages(threads));
-        if self.hosted.workers || threads == Threads::Off || to == factory.update_threads {
-            return Ok(false);
+        let (is_off, was_off) = (threads == Threads::Off, self.hosted().workers);
+        match (was_off, is_off) {
+            (true, false) => self.unhost(&factory, &self.homes.workers)?,
+            (false, true) => self.host_workers()?,
+            _ => {}
+        }
+        if to == factory.update_threads {
+            return Ok(was_off != is_off);
         }
         for index in 0..to {
             if self.workers.get(index).is_none() {
@@ -105,7 +114,7 @@ impl Bgp {
 
     fn start_worker(&self, factory: &mut ShardFactory, index: usize) -> Result<(), NotChanged> {
         let shards = self.owners.read().shards.clone();
-        let builder = WorkerBuilder::new(index as u16, &factory.rings, None);
+        let builder = WorkerBuilder::new(index as u16, &factory.rings, Some(self.homes.workers.wake()));
         let (sink, control) = (builder.sink(), builder.control());
         let outputs = Outputs {
             shards: shards.iter().map(|shard| shard.feedback()).collect(),
@@ -115,8 +124,8 @@ impl Bgp {
         };
         let (port, worker) = builder.build(outputs, true, &factory.meters);
         let cpus = factory.placement.stage(index);
-        stage::spawn(format!("egress-{index}"), worker, cpus, factory.stop.clone())
-            .map_err(NotChanged::Thread)?;
+        let worker = NamedStage::new(format!("egress-{index}"), &self.homes.workers, worker);
+        stage::spawn(worker, cpus, factory.stop.clone()).map_err(NotChanged::Thread)?;
         loop {
             let control = control.clone();
             if self.sessions.wait(move |sessions| sessions.add_worker(index, control))? {

@@ -183,7 +183,7 @@ fn accepted_routes_are_in_the_order_of_their_operations() {
 
 #[test]
 fn the_last_change_of_a_best_path_counts() {
-    let path = |med| BestPath { attrs: attrs(med), source: PeerId(3) };
+    let path = |med| BestPath { attrs: attrs(med), source: PeerId(3), suppressed: false };
     let change = |prefix, old, new| Change { prefix: v4(prefix), old, new };
     let mut batch = BestBatch { paths: vec![path(1), path(2)], ..BestBatch::default() };
     batch.changes.v4 = vec![

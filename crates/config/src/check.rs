@@ -175,6 +175,8 @@ pub struct NeighborSettings {
     pub import: Arc<Policy>,
     /// Export policy.
     pub export: Arc<Policy>,
+    /// The same for contributors that an aggregate suppresses; `None`: none is sent.
+    pub unsuppress: Option<Arc<Policy>>,
     /// Hold time to offer, in seconds: 0 (none) or 3 and more.
     pub hold_time: u16,
     /// Seconds between attempts to connect.
@@ -772,6 +774,22 @@ impl Checker {
         }
         let add_path = self.add_path(&both, families);
         let best_path_per_client = self.best_path_per_client(&both, route_server_client);
+        let (unsuppress, at) = both.pick("unsuppress", |n| &n.unsuppress, |g| &g.unsuppress);
+        let unsuppress = unsuppress.map(|list| {
+            let key = at.key();
+            if best_path_per_client || add_path.send.families() != FamilySet::NONE {
+                let message = "a neighbour that gets several paths of a prefix, or the best path of its own, gets no suppressed \
+                               contributor; remove this, or add-path.send and best-path-per-client";
+                self.problem(&key, message);
+            }
+            let policy =
+                self.policy(Direction::Export, Some(list.as_slice()), true, graceful_shutdown.export, &key);
+            if !policy.presence_sets().is_empty() {
+                let message = "a policy of this list has routes-exist or routes-absent, which work in export alone; remove it here";
+                self.problem(&key, message);
+            }
+            policy
+        });
         let default_originate = self.default_originate(&both);
         NeighborSettings {
             enforce_first_as: enforce_first_as
@@ -804,6 +822,7 @@ impl Checker {
             families,
             import,
             export,
+            unsuppress,
             hold_time,
             connect_retry,
             local_address: both.value(|n| &n.local_address, |g| &g.local_address),

@@ -340,6 +340,10 @@ macro_rules! with_peer_settings {
             /// Several paths of a prefix in one session (RFC 7911).
             #[schemars(extend("x-default" = "off"), extend("x-see" = "#add-path"))]
             pub(super) add_path: Option<AddPathTable>,
+            /// Policies for contributors that an [aggregate](#bgpaggregate) suppresses, in the place of `export`: what they accept
+            /// is sent all the same. Not together with `add-path.send` or `best-path-per-client`.
+            #[schemars(extend("x-default" = "none is sent"), extend("x-see" = "#bgpaggregate"))]
+            pub(super) unsuppress: Option<Vec<String>>,
             /// Send a default route of its own in place of any in the table.
             #[schemars(extend("default" = false), extend("x-see" = "#default-originate"))]
             pub(super) default_originate: Option<DefaultOriginateSetting>,
@@ -715,11 +719,21 @@ pub(super) struct Rpki {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RpkiCache {
-    /// Its address. The connection is TCP without transport security.
+    /// Its address. The connection is TCP, without transport security unless `tls-ca` is set.
     pub(super) address: IpAddr,
     /// Its TCP port.
-    #[schemars(extend("default" = 323))]
+    #[schemars(extend("x-default" = "323, with `tls-ca` 324"))]
     pub(super) port: Option<u16>,
+    /// A PEM file of the CAs of which one must have issued the cache's certificate: the connection is TLS. A reload reads
+    /// this and the next files again.
+    pub(super) tls_ca: Option<PathBuf>,
+    /// The DNS name or address that the cache's certificate must have in its subjectAltName.
+    #[schemars(extend("x-default" = "the address"))]
+    pub(super) tls_name: Option<String>,
+    /// A PEM file of our certificate, which a cache that authenticates routers asks for, and those of its issuers.
+    pub(super) tls_certificate: Option<PathBuf>,
+    /// A PEM file of its private key. Only the owner and the group may read it.
+    pub(super) tls_key: Option<PathBuf>,
     /// 0 to 255. The records of all caches of the lowest preference that have some are used together.
     #[schemars(extend("default" = 1))]
     pub(super) preference: Option<u8>,

@@ -45,6 +45,7 @@ mod statics;
 mod tcp_ao;
 mod threads;
 mod tls;
+mod tls_client;
 mod vrf;
 
 pub use add_path::AddPathConfig;
@@ -77,6 +78,7 @@ pub use statics::{StaticHop, StaticRoute, StaticTrack};
 pub use tcp_ao::{Secret, TcpAoAlgorithm, TcpAoConfig, TcpAoKey};
 pub use threads::{CpuChoice, Threads};
 pub use tls::TlsConfig;
+pub use tls_client::TlsClientConfig;
 pub use vrf::{VrfConfig, VrfSetup};
 
 use regular_file::Unread;

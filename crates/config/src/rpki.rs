@@ -5,9 +5,10 @@ use super::diagnosis::{Step, key};
 use super::file;
 use super::list_file::without_quotes;
 use super::regular_file::{self, Unread};
+use super::tls_client::{TlsClientConfig, TlsClientFile};
 use ribtide_prefix::AnyPrefix;
 use ribtide_rpki::{Exceptions, Overrides, PrefixFilter};
-use ribtide_wire::rtr::{EXPIRE, PORT, Payload, REFRESH, RETRY};
+use ribtide_wire::rtr::{EXPIRE, PORT, Payload, REFRESH, RETRY, TLS_PORT};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -23,12 +24,14 @@ pub struct RpkiConfig {
 }
 
 /// A cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RpkiCache {
     /// Its address and TCP port.
     pub address: SocketAddr,
     /// Our address of the connection; the system's choice unless set.
     pub local_address: Option<IpAddr>,
+    /// TLS of the connection.
+    pub tls: Option<TlsClientConfig>,
     /// The caches of the lowest preference that have records are used.
     pub preference: u8,
     /// Intervals that count instead of the cache's.
@@ -47,7 +50,7 @@ impl Checker {
         }
         for (i, cache) in file.cache.iter().enumerate() {
             let at: &[Step] = key!["rpki", "cache", i];
-            let cache = self.rpki_cache(cache, at);
+            let cache = self.rpki_cache(cache, at, folder);
             if config.caches.iter().any(|other| other.address == cache.address) {
                 let message = format!("there is already a cache {}; remove one", cache.address);
                 self.problem(&[at, key!["address"]].concat(), message);
@@ -65,10 +68,14 @@ impl Checker {
         config
     }
 
-    fn rpki_cache(&mut self, file: &file::RpkiCache, at: &[Step]) -> RpkiCache {
+    fn rpki_cache(&mut self, file: &file::RpkiCache, at: &[Step], folder: &Path) -> RpkiCache {
         let file::RpkiCache {
             address,
             port,
+            tls_ca,
+            tls_name,
+            tls_certificate,
+            tls_key,
             preference,
             local_address,
             refresh_interval,
@@ -88,6 +95,8 @@ impl Checker {
         if *port == Some(0) {
             self.problem(&of("port"), "there is no port 0; write 323, or the port of the cache");
         }
+        let tls = TlsClientFile { ca: tls_ca, name: tls_name, certificate: tls_certificate, key: tls_key };
+        let tls = self.tls_client(&tls, *address, at, folder);
         let intervals: [(&str, Option<u32>, RangeInclusive<u32>); 3] = [
             ("refresh-interval", *refresh_interval, REFRESH),
             ("retry-interval", *retry_interval, RETRY),
@@ -110,8 +119,12 @@ impl Checker {
             self.problem(&of("expire-interval"), message);
         }
         RpkiCache {
-            address: SocketAddr::new(*address, port.unwrap_or(PORT)),
+            address: SocketAddr::new(
+                *address,
+                port.unwrap_or(if tls_ca.is_some() { TLS_PORT } else { PORT }),
+            ),
             local_address: *local_address,
+            tls,
             preference: preference.unwrap_or(1),
             overrides: Overrides {
                 refresh: *refresh_interval,
@@ -285,6 +298,23 @@ mod tests {
             let found = problems(text);
             assert!(found.iter().any(|problem| problem.contains(message)), "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn tls_takes_a_ca_that_can_be_read() {
+        let with = |more: &str| {
+            let parsed = parse(&format!("{ROUTER}[[rpki.cache]]\naddress = \"192.0.2.1\"\n{more}"));
+            parsed.map_err(|problems| problems[0].message.clone())
+        };
+        let cache = with("").unwrap().rpki.unwrap().caches.remove(0);
+        assert_eq!((cache.address.port(), cache.tls), (323, None));
+        for more in ["tls-name = \"a.example\"", "tls-certificate = \"/a\"", "tls-key = \"/a\""] {
+            assert!(with(more).unwrap_err().contains("TLS takes tls-ca"), "{more}");
+        }
+        let missing = "tls-ca = \"/nonexistent/ca.pem\"\n";
+        assert!(with(missing).unwrap_err().contains("cannot read /nonexistent/ca.pem"));
+        assert!(with(&format!("{missing}tls-key = \"/a\"")).unwrap_err().contains("both"));
+        assert!(with(&format!("{missing}tls-name = \"a b\"")).unwrap_err().contains("neither a DNS name"));
     }
 
     /// A condition on the state works in import of a neighbour, with `[rpki]`, and nowhere else.

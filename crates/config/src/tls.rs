@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a file at most: a chain of some certificates, or a bundle of CAs.
-const FILE_MAX: usize = 1 << 20;
+pub(super) const FILE_MAX: usize = 1 << 20;
 
 /// TLS of a listener. Two are equal if their files have the same contents.
 #[derive(Clone)]
@@ -96,7 +96,7 @@ struct Wrong {
     message: String,
 }
 
-fn read_pem(path: &Path) -> Result<String, String> {
+pub(super) fn read_pem(path: &Path) -> Result<String, String> {
     let at = path.display();
     regular_file::read(path, FILE_MAX as u64).map_err(|error| match error {
         Unread::TooLong => {
@@ -106,7 +106,7 @@ fn read_pem(path: &Path) -> Result<String, String> {
     })
 }
 
-fn certificates(path: &Path, text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn certificates(path: &Path, text: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),

@@ -3,8 +3,7 @@
 //! The settings of single neighbours, static routes, VRFs, policies and the log are compared where they are applied.
 
 use ribtide_config::{
-    ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, OriginateConfig, ProcessConfig, Threads,
-    VIRTUAL_ASIC,
+    ApiConfig, BgpConfig, Config, FibConfig, InterfaceConfig, OriginateConfig, ProcessConfig, VIRTUAL_ASIC,
 };
 use ribtide_model::SettingEffect;
 use std::collections::BTreeMap;
@@ -62,9 +61,6 @@ const SELECTED_AGAIN: &str = "shards select every route again, some thousand at 
 /// Every group is resolved again.
 const RESOLVED_AGAIN: &str =
     "every next-hop group is resolved again; only groups with another content change in dataplanes";
-/// The reason of the settings of threads.
-const THREADS: &str =
-    "the session thread hosts these stages from its start or never; other numbers change while sessions last";
 /// What becomes of threads on other CPUs.
 const CPUS: &str = "each thread moves between two of its turns; memory that it has used stays on its NUMA node, so a restart is faster after a change of the node";
 /// What becomes of virtual ASICs.
@@ -89,14 +85,21 @@ pub const SETTINGS: &[Setting] = &[
         "bgp.confederation",
         "every session, if the identifier changes; else those whose neighbours become members or cease to be",
     ),
-    sessions("bgp.cluster-id", "sessions with internal peers, which have the old id in what they were sent"),
-    live("bgp.shards", "the routes move to the new number of threads, as by `ribtide config bgp shards`"),
-    restart("bgp.shards from or to \"off\"", THREADS),
+    live(
+        "bgp.cluster-id",
+        "internal peers get reflected routes again, with the new id, and their own are checked again (with a route refresh, unless they \
+         are kept); only one without route refresh begins a new session",
+    ),
+    live(
+        "bgp.shards",
+        "the routes move to the new number of threads, as by `ribtide config bgp shards`; from or to `\"off\"` the readers and one shard \
+         move between their threads and the session thread",
+    ),
     live(
         "bgp.update-threads",
-        "new sessions get the new threads; a session stays with its thread, and a thread in excess ends with its last session",
+        "new sessions get the new threads; a session stays with its thread, and a thread in excess ends with its last session; from or \
+         to `\"off\"` all of them move between their threads and the session thread",
     ),
-    restart("bgp.update-threads from or to \"off\"", THREADS),
     live("bgp.cpus", CPUS),
     live("bgp.numa-node", CPUS),
     live("bgp.always-compare-med", SELECTED_AGAIN),
@@ -176,7 +179,11 @@ pub const SETTINGS: &[Setting] = &[
          by interface whose interface gets its first table, or loses it, begins a new session",
     ),
     restart("process.user", "a privilege that was given up does not come back"),
-    restart("process.seccomp", "a filter of system calls that is in force cannot be removed"),
+    live("process.seccomp", "a stricter filter of system calls is added to every thread"),
+    restart(
+        "process.seccomp to a weaker filter",
+        "the kernel removes no filter of system calls that is in force",
+    ),
 ];
 
 /// The changed settings of the whole router, in the order of [`SETTINGS`]. Every setting is listed, so that a new one does not
@@ -246,7 +253,9 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
     key("api.tls-client-ca", client_ca(api) == client_ca(&old.api));
     let ProcessConfig { user, seccomp } = process;
     key("process.user", *user == old.process.user);
-    key("process.seccomp", *seccomp == old.process.seccomp);
+    let is_stricter = old.process.seccomp.can_become(*seccomp);
+    key("process.seccomp", *seccomp == old.process.seccomp || !is_stricter);
+    key("process.seccomp to a weaker filter", is_stricter);
     key("interface", interfaces.iter().map(described).eq(old.interfaces.iter().map(described)));
     key("bfd.listen", bfd.listen == old.bfd.listen);
     match (rpki, &old.rpki) {
@@ -345,15 +354,8 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
     } = new;
     key("bgp.confederation", *confederation == old.confederation);
     key("bgp.listen", *listen == old.listen);
-    let off = |threads: Threads| threads == Threads::Off;
-    match off(*shards) == off(old.shards) {
-        true => key("bgp.shards", *shards == old.shards),
-        false => key("bgp.shards from or to \"off\"", false),
-    }
-    match off(*update_threads) == off(old.update_threads) {
-        true => key("bgp.update-threads", *update_threads == old.update_threads),
-        false => key("bgp.update-threads from or to \"off\"", false),
-    }
+    key("bgp.shards", *shards == old.shards);
+    key("bgp.update-threads", *update_threads == old.update_threads);
     key("bgp.cpus", *cpus == old.cpus);
     key("bgp.cluster-id", *cluster_id == old.cluster_id);
     key("bgp.always-compare-med", *always_compare_med == old.always_compare_med);
@@ -418,11 +420,11 @@ mod tests {
                 "api.socket"
             ]
         );
-        let hard = "[bgp]\nshards = \"off\"\nupdate-threads = \"off\"\n[fib]\nfpm-next-hop-groups = true\n";
-        assert_eq!(
-            restarts(old, hard),
-            ["bgp.shards from or to \"off\"", "bgp.update-threads from or to \"off\""]
-        );
+        let hosted = "[bgp]\nshards = \"off\"\nupdate-threads = \"off\"\n[fib]\nfpm-next-hop-groups = true\n";
+        assert_eq!(restarts(old, hosted), [""; 0]);
+        let hard = "[bgp]\nshards = 2\n[fib]\n[process]\nseccomp = \"off\"\n";
+        assert_eq!(restarts(old, hard), ["process.seccomp to a weaker filter"]);
+        assert_eq!(names(hard, old, |effect| effect == Effect::Live), ["process.seccomp"]);
         assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);
         assert_eq!(restarts(old, ""), [""; 0]);
         assert_eq!(names(old, "", |effect| effect == Effect::Sessions), ["bgp"]);

@@ -64,6 +64,8 @@ pub enum NotReloaded {
     NoReply(NoReply),
     /// The RIB manager, or a later stage, does not reply.
     NoRib(NoReply),
+    /// The filter of system calls.
+    Filter(String),
     /// A VRF is not as required.
     Vrf(String),
     /// An interface is not as required.
@@ -109,6 +111,12 @@ impl fmt::Display for NotReloaded {
             }
             NotReloaded::Neighbors(e) => write!(f, "nothing is reloaded: {e}"),
             NotReloaded::NoReply(e) => write!(f, "nothing is reloaded: {e}"),
+            NotReloaded::Filter(e) => {
+                write!(
+                    f,
+                    "all but process.seccomp is reloaded: the kernel does not take the filter of system calls: {e}"
+                )
+            }
             NotReloaded::NoRib(e) => {
                 write!(f, "neighbours are reloaded, and routes, VRFs and the [fib] table may not be: {e}")
             }
@@ -182,7 +190,10 @@ impl Reloader {
         let bgp = router.bgp.get();
         let reserved = bgp.as_ref().map(|bgp| bgp.reserve()).transpose();
         let _reservation = reserved.map_err(NotReloaded::NotChanged)?;
-        let shards = bgp.as_ref().map(|bgp| bgp.owners.read().shards.len());
+        let shards = bgp.as_ref().map(|bgp| match bgp.hosted().shards {
+            true => Threads::Off,
+            false => Threads::Number(bgp.owners.read().shards.len() as u16),
+        });
         let mut new = config::load(file).map_err(NotReloaded::Invalid)?;
         let former = router.config();
         let settings = effects::changed(&former, &new);
@@ -251,6 +262,11 @@ impl Reloader {
         dataplanes.flush();
         drop(dataplanes);
         numbers.vrfs = vrfs;
+        if former.process.seccomp != new.process.seccomp {
+            // Nothing else can take it back, so it comes last.
+            new.process.seccomp.add().map_err(NotReloaded::Filter)?;
+            tracing::info!(target: target::PROCESS, seccomp = %new.process.seccomp, "every thread has another filter of system calls");
+        }
         let api_token = former.api.token != new.api.token;
         let other_log = former.log != new.log;
         let originated = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.originate.clone());
@@ -459,7 +475,7 @@ impl Reloader {
         former: &Config,
         new: &Config,
         vrfs: &[VrfSetup],
-        shards: Option<usize>,
+        shards: Option<Threads>,
         dataplanes: &mut RunningDataplanes,
     ) {
         let router = &*self.router;
@@ -493,9 +509,7 @@ impl Reloader {
             undone("addresses and keys of BGP", listen(&running, bgp));
             undone("RPKI and monitors", Applied::default().set_monitors(self, former));
             let mut threads = bgp.clone();
-            if let (Some(number), true) = (shards, bgp.shards != Threads::Off) {
-                threads.shards = Threads::Number(number as u16);
-            }
+            threads.shards = shards.unwrap_or(threads.shards);
             undone("threads of BGP", adjust(router, &running, &threads).map(drop));
         }
     }
@@ -584,9 +598,6 @@ fn set_vrfs(
 }
 
 fn resize(router: &RouterState, running: &Bgp, bgp: &BgpConfig) -> Result<Option<Resized>, NotReloaded> {
-    if bgp.shards == Threads::Off {
-        return Ok(None);
-    }
     let rib = router.rib.get();
     let rib = rib.as_ref().map(|rib| &rib.handle);
     let resized = running.resize(bgp.shards, rib).map_err(NotReloaded::Shards)?;

@@ -11,21 +11,23 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "this is no number of shard threads; send {\"shards\": 4} or {\"shards\": \"auto\"}"
+    expecting = "this is no number of shard threads; send {\"shards\": 4}, {\"shards\": \"auto\"} or {\"shards\": \"off\"}"
 )]
 pub enum ShardCount {
     /// This number.
     Number(u16),
-    /// One for each core.
-    Word(Auto),
+    /// One for each core, or none.
+    Word(ShardWord),
 }
 
-/// The word for as many as there are cores.
+/// A number of shard threads in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Auto {
+pub enum ShardWord {
     /// As many as the machine has cores.
     Auto,
+    /// None: the session thread runs the readers and one shard.
+    Off,
 }
 
 /// The body of that request.
@@ -39,9 +41,9 @@ pub struct Resize {
 /// The result of a resize.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resized {
-    /// Shard threads before.
+    /// Shard threads before; 0: the session thread ran the shard.
     pub from: usize,
-    /// Shard threads now.
+    /// Shard threads now; 0: the session thread runs the shard.
     pub to: usize,
     /// Logical shards, of 64, with another owner.
     pub logical_shards: usize,
@@ -285,12 +287,12 @@ mod tests {
     fn a_number_or_auto_is_asked_for() {
         let read = |text: &str| serde_json::from_str::<Resize>(text).map(|r| r.shards);
         assert_eq!(read("{\"shards\": 4}").unwrap(), ShardCount::Number(4));
-        assert_eq!(read("{\"shards\": \"auto\"}").unwrap(), ShardCount::Word(Auto::Auto));
+        assert_eq!(read("{\"shards\": \"auto\"}").unwrap(), ShardCount::Word(ShardWord::Auto));
         assert!(
             read("{\"shards\": \"many\"}").unwrap_err().to_string().contains("no number of shard threads")
         );
         assert_eq!(
-            serde_json::to_string(&Resize { shards: ShardCount::Word(Auto::Auto) }).unwrap(),
+            serde_json::to_string(&Resize { shards: ShardCount::Word(ShardWord::Auto) }).unwrap(),
             "{\"shards\":\"auto\"}"
         );
     }

@@ -34,6 +34,9 @@ pub struct RpkiCache {
     /// The local address, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<IpAddr>,
+    /// Whether the connection is TLS.
+    #[serde(default)]
+    pub tls: bool,
     /// Its preference; lower is better.
     pub preference: u8,
     /// `waiting`, `connecting`, `querying`, `receiving` or `idle`.

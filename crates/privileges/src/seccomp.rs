@@ -135,6 +135,24 @@ impl Seccomp {
         }
     }
 
+    /// Whether a process with this filter can have `other` as well: the kernel adds filters, and removes none.
+    pub fn can_become(self, other: Seccomp) -> bool {
+        let strictness = |mode| match mode {
+            Seccomp::Off => 0,
+            Seccomp::Log => 1,
+            Seccomp::Deny => 2,
+        };
+        strictness(self) <= strictness(other)
+    }
+
+    /// Adds the filter to all threads of a router that runs.
+    ///
+    /// # Errors
+    /// The kernel refuses it, with its reason.
+    pub fn add(self) -> Result<(), String> {
+        self.install(false)
+    }
+
     /// Installs the filter on all threads of the process, for good.
     pub(super) fn install(self, packet_sockets: bool) -> Result<(), String> {
         for program in self.programs(packet_sockets)? {

@@ -5,8 +5,8 @@ use crate::show::{Output, asic};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Subcommand};
 use ribtide_model::{
-    AsicFaults, Auto, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache, SetSuppression,
-    ShardCount, SuppressionSet,
+    AsicFaults, NextHopCacheSet, Reloaded, Resize, Resized, SetAsic, SetNextHopCache, SetSuppression,
+    ShardCount, ShardWord, SuppressionSet,
 };
 use ribtide_sonicd::config_db;
 use ribtide_sonicd::syncd::chip_setting;
@@ -152,20 +152,17 @@ fn change_asic(what: &ConfigAsic, output: &Output, client: &Client) -> Result<()
 pub(crate) enum ConfigBgp {
     /// Change the number of shard threads; sessions and routes stay
     Shards {
-        /// 1 to 64, or auto: one for each core
-        #[arg(value_name = "N|auto", value_parser = shards)]
+        /// 1 to 64; auto: one for each core; off: the session thread runs the readers and one shard
+        #[arg(value_name = "N|auto|off", value_parser = shards)]
         number: ShardCount,
     },
 }
 
 fn shards(text: &str) -> Result<ShardCount, String> {
     match text {
-        "auto" => Ok(ShardCount::Word(Auto::Auto)),
-        "off" => {
-            Err("the router has no shard threads only after a restart; set bgp.shards = \"off\" in the configuration"
-                .into())
-        }
-        _ => text.parse().map(ShardCount::Number).map_err(|_| "write 1 to 64, or auto".into()),
+        "auto" => Ok(ShardCount::Word(ShardWord::Auto)),
+        "off" => Ok(ShardCount::Word(ShardWord::Off)),
+        _ => text.parse().map(ShardCount::Number).map_err(|_| "write 1 to 64, auto or off".into()),
     }
 }
 

@@ -224,6 +224,12 @@ impl Session {
         effects
     }
 
+    /// The caller closed the connection, and wants another one at once. The records stay in use.
+    pub fn reconnect(&mut self, now: Duration) {
+        self.changes = Changes::default();
+        self.state = State::Waiting { until: now };
+    }
+
     /// The connection is there.
     pub fn connected(&mut self, now: Duration) -> Vec<Effect> {
         let mut effects = Vec::new();
@@ -483,6 +489,10 @@ impl Session {
     fn fail(&mut self, why: String, now: Duration, effects: &mut Vec<Effect>) {
         if !matches!(self.state, State::Waiting { .. }) {
             effects.push(Effect::Close);
+        }
+        // A restarted cache may close before its Error Report is out, so that the same query would have no answer for ever.
+        if matches!(self.state, State::Querying { reset: false, .. }) {
+            self.id = None;
         }
         let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;

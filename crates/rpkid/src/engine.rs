@@ -59,7 +59,7 @@ pub struct Changes {
     pub added: usize,
     /// Removed caches.
     pub removed: usize,
-    /// Caches with another preference or other intervals.
+    /// Caches with another preference, other intervals or other TLS settings.
     pub changed: usize,
     /// Whether the local exceptions changed.
     pub exceptions: bool,
@@ -149,21 +149,25 @@ impl Engine {
     }
 
     /// Applies other caches and local exceptions. A cache whose address, port and local address stay keeps
-    /// its connection and its records.
+    /// its records, and its connection, too, unless TLS settings changed.
     pub fn configure(&mut self, config: &RpkiConfig) -> Changes {
         let now = self.now();
         let mut changes = Changes::default();
         let mut former = std::mem::take(&mut self.caches);
         for settings in &config.caches {
             let same = |cache: &Cache| {
-                let RpkiCache { address, local_address, preference: _, overrides: _ } = settings;
+                let RpkiCache { address, local_address, tls: _, preference: _, overrides: _ } = settings;
                 (cache.settings.address, cache.settings.local_address) == (*address, *local_address)
             };
             let cache = match former.iter().position(same) {
                 Some(at) => {
                     let mut cache = former.swap_remove(at);
                     changes.changed += usize::from(cache.settings != *settings);
-                    cache.settings = *settings;
+                    if cache.settings.tls != settings.tls {
+                        cache.connection = None;
+                        cache.session.reconnect(now);
+                    }
+                    cache.settings = settings.clone();
                     cache.session.set_overrides(settings.overrides);
                     cache
                 }
@@ -171,7 +175,7 @@ impl Engine {
                     changes.added += 1;
                     self.next_token += 1;
                     Cache {
-                        settings: *settings,
+                        settings: settings.clone(),
                         session: Session::new(settings.overrides, now),
                         token: self.next_token,
                         connection: None,
@@ -203,7 +207,7 @@ impl Engine {
         let view = |cache: &Cache| {
             let session = &cache.session;
             CacheView {
-                settings: cache.settings,
+                settings: cache.settings.clone(),
                 state: session.state(),
                 version: session.version(),
                 id: session.id(),

@@ -501,7 +501,7 @@ impl Stage {
 /// Ranked paths of a batch, whose identifiers are each once.
 fn rows(batch: &RankedBatch, ranked: &[RankedPath]) -> Vec<RankedRow> {
     let row = |RankedPath { path, id, equal }: &RankedPath| {
-        let BestPath { attrs, source } = &batch.paths[*path as usize];
+        let BestPath { attrs, source, suppressed: _ } = &batch.paths[*path as usize];
         RankedRow { id: *id, attrs: attrs.clone(), source: *source, equal: *equal }
     };
     let rows: Vec<RankedRow> = ranked.iter().map(row).collect();

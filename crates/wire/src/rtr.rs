@@ -11,6 +11,8 @@ use std::ops::RangeInclusive;
 
 /// The TCP port of a cache without transport security (RFC 8210 section 9).
 pub const PORT: u16 = 323;
+/// The TCP port of a cache with TLS (RFC 8210 section 9.2 and 14).
+pub const TLS_PORT: u16 = 324;
 /// The highest version here.
 pub const VERSION: u8 = 2;
 /// Length of a PDU's header, in bytes.

@@ -113,6 +113,13 @@ class Speaker:
                 return None
             self.buffer += piece
 
+    def peek(self, timeout=10):
+        """The next message, which stays the next one."""
+        got = self.read(timeout)
+        if got:
+            self.buffer = message(*got) + self.buffer
+        return got
+
     def ended(self, within=1.0):
         """Whether the router ends the session within this time: its NOTIFICATION as (code,
         subcode), None if the session stays up, or (0, 0) without a NOTIFICATION."""

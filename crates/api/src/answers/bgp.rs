@@ -105,7 +105,7 @@ fn by_reason(refused: &RefusedConnections) -> BTreeMap<String, u64> {
 
 /// The threads of BGP.
 pub(super) fn threading(bgp: &Bgp) -> Threading {
-    let OnSessionThread { shards, workers } = bgp.hosted;
+    let OnSessionThread { shards, workers } = bgp.hosted();
     let own = |hosted: bool, count: usize| if hosted { 0 } else { count };
     let shard_threads = own(shards, bgp.owners.read().shards.len());
     let update_threads = own(workers, bgp.workers.count());
@@ -510,7 +510,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         add_path_receive: family_names(up.negotiated.path_ids),
         extended_next_hop: up.negotiated.extended_next_hop,
         add_path_send: sent_paths(up.info.egress.add_path),
-        reader_thread: thread(bgp.hosted.shards, "reader", up.reader),
+        reader_thread: thread(bgp.hosted().shards, "reader", up.reader),
         update_thread: update_thread(bgp, up.worker),
         update_group: member.map(|m| group_id(up.worker, m.group)),
         received: known.received,
@@ -539,7 +539,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
 
 /// The name of the thread of an update worker.
 pub(super) fn update_thread(bgp: &Bgp, worker: usize) -> String {
-    thread(bgp.hosted.workers, "egress", worker)
+    thread(bgp.hosted().workers, "egress", worker)
 }
 
 /// The name of the thread of a stage.

@@ -4,7 +4,7 @@ use super::bgp::bgp;
 use super::{ApiState, Refusal, RouterState};
 use ribtide_bgpd::resize;
 use ribtide_config::Threads;
-use ribtide_model::{Reloaded, Resize, Resized, ShardCount};
+use ribtide_model::{Reloaded, Resize, Resized, ShardCount, ShardWord};
 use std::fmt;
 
 /// A change: its reply, and its line in the log.
@@ -26,7 +26,8 @@ impl<T: fmt::Display> From<T> for Changed<T> {
 pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Refusal> {
     let threads = match resize.shards {
         ShardCount::Number(n) => Threads::Number(n),
-        ShardCount::Word(_) => Threads::Auto,
+        ShardCount::Word(ShardWord::Auto) => Threads::Auto,
+        ShardCount::Word(ShardWord::Off) => Threads::Off,
     };
     let rib = router.rib.get();
     let rib = rib.as_ref().map(|rib| &rib.handle);

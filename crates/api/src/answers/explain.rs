@@ -122,7 +122,7 @@ pub(crate) fn explain(
     }
     if let Some(route) = bgp.as_ref().filter(|route| source.is_none() && !route.suppressed_by.is_empty()) {
         let by = route.suppressed_by.join(" and ");
-        conclusion.push_str(&format!("; it is advertised to no peer: the aggregate {by} suppresses it"));
+        conclusion.push_str(&format!("; the aggregate {by} suppresses it, but for peers with unsuppress"));
     }
     if let (Some(to), Some(prefix)) = (to, prefix) {
         if of != VrfId::DEFAULT {
@@ -205,9 +205,8 @@ fn bgp_stage(
     if !route.suppressed_by.is_empty() {
         let aggregates = route.suppressed_by.join(" and ");
         messages.push(format!(
-            "advertised to no peer: the aggregate {aggregates} suppresses it (`ribtide show bgp aggregate`)"
+            "the aggregate {aggregates} suppresses it, but for peers with unsuppress (`ribtide show bgp aggregate`)"
         ));
-        return Ok(ExplainStage { seconds, ..stage("bgp", StageState::Passed, messages) });
     }
     match route.prefix.parse() {
         Ok(AnyPrefix::V4(prefix)) => exports(&bgp, prefix, route.held, &mut messages)?,
@@ -293,8 +292,10 @@ fn exports<F: BgpFamily>(
     let owners = bgp.owners.read();
     let Some((_, shard)) = owners.of(prefix) else { return Ok(()) };
     let found = shard.call(move |s| {
-        let best = s.lookup(prefix)?.paths.into_iter().find(|path| path.best)?;
-        Some((BestPath { attrs: best.attrs, source: best.peer.id }, s.ranked_of(prefix)))
+        let view = s.lookup(prefix)?;
+        let suppressed = !view.suppressed_by.is_empty();
+        let best = view.paths.into_iter().find(|path| path.best)?;
+        Some((BestPath { attrs: best.attrs, source: best.peer.id, suppressed }, s.ranked_of(prefix)))
     })?;
     drop(owners);
     let Some((best, ranked)) = found else { return Ok(()) };

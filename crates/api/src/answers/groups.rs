@@ -99,6 +99,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         add_path,
         client,
         export,
+        unsuppress,
     } = s;
     let to = match kind {
         PeerKind::External if *prefix_sid => "to external peers inside the SR domain (prefix-sid)".to_owned(),
@@ -156,6 +157,7 @@ fn settings(s: &EgressSettings) -> Vec<String> {
         },
         format!("export policy {}", export.name()),
     ]);
+    settings.extend(unsuppress.as_ref().map(|policy| format!("unsuppress policy {}", policy.name())));
     if *aigp {
         settings.push("AIGP (RFC 7311)".into());
     }
@@ -219,6 +221,7 @@ mod tests {
                 )),
                 client: Some(PeerId(7)),
                 export: Policy::accept().into(),
+                unsuppress: Some(Policy::accept().into()),
             },
             members: vec![PeerId(1), PeerId(2), PeerId(7)],
             blocked: vec![PeerId(2)],

@@ -47,6 +47,7 @@ fn cache(view: &CacheView) -> RpkiCache {
     RpkiCache {
         address: view.settings.address,
         local: view.settings.local_address,
+        tls: view.settings.tls.is_some(),
         preference: view.settings.preference,
         state: match view.state {
             State::Waiting { .. } => "waiting",

@@ -46,7 +46,7 @@ fn total(shards: &[ShardSummary]) -> RouteCounts {
 /// Each shard thread.
 fn shards(bgp: &Bgp, owners: &Owners) -> Result<Vec<ShardSummary>, Refusal> {
     let counts = each_shard(owners, |shard| shard.counts())?;
-    let name = |shard| thread(bgp.hosted.shards, "shard", shard);
+    let name = |shard| thread(bgp.hosted().shards, "shard", shard);
     Ok(counts.iter().enumerate().map(|(shard, counts)| shard_summary(shard, name(shard), counts)).collect())
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn sharding(router: &RouterState) -> Result<Sharding, Refusal> {
     let all: u64 = shards.iter().map(|shard| shard.routes.paths.total()).sum();
     let (rings, threads) = (threads::rings(router), threads::used()?);
     let own_cpu = |name: &str| {
-        let thread = threads.iter().find(|t| t.name == name).filter(|_| !bgp.hosted.shards);
+        let thread = threads.iter().find(|t| t.name == name).filter(|_| !bgp.hosted().shards);
         thread.map(|t| t.cpu_seconds)
     };
     let shards = shards.into_iter().zip(loads).map(|(summary, load)| {

@@ -11,7 +11,7 @@ use super::pending::AdvertisedSource;
 use crate::attr::AttrSet;
 use crate::message::{BestPath, NONE};
 use crate::peer::{EgressSettings, PeerInfo};
-use ribtide_policy::{Changes, Memo, NewNextHop, PolicyResult, Route};
+use ribtide_policy::{Changes, Memo, NewNextHop, Policy, PolicyResult, Route};
 use ribtide_prefix::{AfiSafi, BgpFamily, Prefix};
 use ribtide_wire::bgp::attribute::Community;
 
@@ -81,19 +81,17 @@ impl<'a> Offers<'a> {
         paths: &'a [BestPath],
         handles: &'a mut Handles,
     ) -> Offers<'a> {
-        let constant = settings.export.constant();
         let offer = |path: &'a BestPath| {
             let source = peers
                 .get(&path.source)
                 .filter(|s| export::forbidden(settings, s, family, &path.attrs).is_none());
-            let Some(source) = source else { return Offer::No };
-            let export = GroupExport { settings, source, family, path };
-            match constant {
+            let Some((source, policy)) = source.zip(settings.policy_for(path)) else { return Offer::No };
+            let export = GroupExport { settings, policy, source, family, path };
+            match policy.constant() {
                 Some(PolicyResult::Accept) if export.can_send(None) => Offer::Plain,
                 Some(_) => Offer::No,
                 None => {
-                    let memo =
-                        Memo::new(&settings.export, &export.route(), |changes| export.accepted(changes));
+                    let memo = Memo::new(policy, &export.route(), |changes| export.accepted(changes));
                     Offer::ByPolicy(Box::new(PolicyOffer { export, memo }))
                 }
             }
@@ -142,6 +140,8 @@ impl<'a> Offers<'a> {
 /// A path for a group, before its export policy.
 struct GroupExport<'a> {
     settings: &'a EgressSettings,
+    /// The policy that decides about the path.
+    policy: &'a Policy,
     source: &'a PeerInfo,
     family: AfiSafi,
     path: &'a BestPath,
@@ -160,7 +160,7 @@ impl GroupExport<'_> {
         prefix: Prefix<F>,
     ) -> Option<&'m mut Accepted> {
         let make = |changes| self.accepted(changes);
-        memo.decide(&self.settings.export, &self.route(), prefix, make)?.as_mut()
+        memo.decide(self.policy, &self.route(), prefix, make)?.as_mut()
     }
 
     fn accepted(&self, changes: Changes) -> Option<Accepted> {
@@ -213,12 +213,16 @@ pub(super) fn explain<F: BgpFamily>(
     prefix: Prefix<F>,
     messages: &mut Vec<String>,
 ) -> Option<Path> {
-    let export = GroupExport { settings, source, family: F::ID, path };
+    let Some(policy) = settings.policy_for(path) else {
+        messages.push("not sent: an aggregate suppresses it, and there is no unsuppress policy".into());
+        return None;
+    };
+    let export = GroupExport { settings, policy, source, family: F::ID, path };
     if let Some(why) = export::forbidden(settings, source, F::ID, &path.attrs) {
         messages.push(format!("not sent: {why}"));
         return None;
     }
-    let (changes, tried) = settings.export.explain(&export.route(), prefix.any());
+    let (changes, tried) = policy.explain(&export.route(), prefix.any());
     messages.extend(tried);
     let changes = changes?;
     if !export.can_send(changes.next_hop()) {

@@ -6,6 +6,7 @@ mod limits;
 mod long_lived;
 mod refresh;
 mod scope;
+mod unsuppress;
 
 use super::*;
 use crate::attr::AttrSet;
@@ -250,7 +251,7 @@ fn members_with_equal_settings_share_every_message_and_one_dump() {
     );
     assert!(worker.requests().is_empty(), "requested once");
 
-    let path = BestPath { attrs: attrs(3), source: PeerId(9) };
+    let path = BestPath { attrs: attrs(3), source: PeerId(9), suppressed: false };
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
     let dump = |last, prefix: &str| EgressIn::Dump {
         token: requests[0].token,
@@ -279,7 +280,7 @@ fn changes_of_several_shards_share_messages() {
     let mut worker = joined(&infos);
     // Equal attributes in two allocations, as from two readers.
     for (i, n) in [3, 4, 3, 4].into_iter().enumerate() {
-        let path = BestPath { attrs: attrs(n), source: PeerId(1) };
+        let path = BestPath { attrs: attrs(n), source: PeerId(1), suppressed: false };
         let batch = best_batch(&[(Prefix::new((i as u32) << 24, 8), None, Some(&path))]);
         worker.handle(EgressIn::Best(Arc::new(batch)));
     }
@@ -299,7 +300,7 @@ fn changes_of_several_shards_share_messages() {
 fn what_is_gone_before_it_was_sent_is_not_sent() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
-    let path = BestPath { attrs: attrs(3), source: PeerId(1) };
+    let path = BestPath { attrs: attrs(3), source: PeerId(1), suppressed: false };
     let prefix = p4("10.0.0.0/8");
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&path))]))));
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, Some(&path), None)]))));
@@ -311,7 +312,7 @@ fn what_is_gone_before_it_was_sent_is_not_sent() {
 fn a_new_source_loses_the_path_of_another() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::Client)];
     let mut worker = joined(&infos);
-    let of = |source| BestPath { attrs: attrs(3), source: PeerId(source) };
+    let of = |source| BestPath { attrs: attrs(3), source: PeerId(source), suppressed: false };
     let prefix = p4("10.0.0.0/8");
     let mut tables = BTreeMap::new();
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&of(1)))]))));
@@ -334,7 +335,7 @@ fn changes(
     before: &mut Option<BestPath>,
 ) {
     for n in attributes {
-        let path = BestPath { attrs: attrs(n), source: PeerId(9) };
+        let path = BestPath { attrs: attrs(n), source: PeerId(9), suppressed: false };
         let batch = best_batch(&[(p4(prefix), before.as_ref(), Some(&path))]);
         worker.handle(EgressIn::Best(Arc::new(batch)));
         *before = Some(path);
@@ -459,11 +460,11 @@ fn attributes_that_fit_no_message_withdraw_the_route() {
     infos[1].egress.max_message = 65535;
     let mut worker = joined(&infos);
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
-    let short = BestPath { attrs: attrs(3), source: PeerId(9) };
+    let short = BestPath { attrs: attrs(3), source: PeerId(9), suppressed: false };
     let mut bytes = short.attrs.bytes().to_vec();
     build::attribute(&mut bytes, 0xc0, 201, &[0; 4090]);
     let long = AttrSet::new(&bytes, short.attrs.next_hop());
-    let long = BestPath { attrs: long, source: PeerId(9) };
+    let long = BestPath { attrs: long, source: PeerId(9), suppressed: false };
     let prefix = p4("10.0.0.0/8");
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&short))]))));
     let mut tables = BTreeMap::new();
@@ -479,7 +480,7 @@ fn attributes_that_fit_no_message_withdraw_the_route() {
 fn a_group_ends_with_its_last_member_and_sources_are_remembered() {
     let infos = [peer(1, PeerKind::Client), peer(2, PeerKind::External)];
     let mut worker = joined(&infos);
-    let path = BestPath { attrs: attrs(3), source: PeerId(1) };
+    let path = BestPath { attrs: attrs(3), source: PeerId(1), suppressed: false };
     worker.handle(EgressIn::MemberDown(PeerId(1)));
     assert_eq!(worker.groups().len(), 1);
     assert_eq!(worker.member(PeerId(1)), None);
@@ -840,6 +841,7 @@ impl Harness {
                 let path = source.map(|s| BestPath {
                     attrs: attrs_for(attrs, AfiSafi::unicast(prefix.afi())),
                     source: PeerId(u32::from(s)),
+                    suppressed: false,
                 });
                 self.set(prefix, path);
             }

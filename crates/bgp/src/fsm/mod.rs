@@ -332,6 +332,13 @@ impl Peer {
         &self.settings
     }
 
+    /// Begins connections, and checks OPENs, by these settings from now on. A session that is established lasts.
+    pub fn set_connecting(&mut self, passive: bool, connect_retry: u16, role_strict: bool) {
+        self.settings.passive = passive;
+        self.settings.connect_retry = connect_retry;
+        self.settings.role_strict = role_strict;
+    }
+
     /// Sets what later OPENs say of restarts of ours.
     pub fn set_own_restart(&mut self, own_restart: Option<OwnRestart>) {
         self.settings.own_restart = own_restart;

@@ -95,7 +95,21 @@ impl ToEgress {
 }
 
 /// Indices in the last batch of paths whose attribute set entered it with another source.
-pub(super) type Others = Map<(usize, PeerId), u32>;
+pub(super) type Others = Map<(usize, Marked), u32>;
+
+/// What tells paths with one attribute set from each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Marked {
+    pub(super) source: PeerId,
+    pub(super) suppressed: bool,
+}
+
+impl Marked {
+    /// Of a path that no aggregate suppresses.
+    pub(super) fn not(source: PeerId) -> Marked {
+        Marked { source, suppressed: false }
+    }
+}
 
 /// A message for egress workers.
 #[derive(Debug)]
@@ -152,12 +166,12 @@ impl ShardOut {
 
     /// The index of a path for [`ShardOut::change`]. `noted`: the likely index of its set.
     #[inline(always)]
-    pub(super) fn path(&mut self, to: Audience, attrs: &AttrSet, source: PeerId, noted: &mut u32) -> u32 {
+    pub(super) fn path(&mut self, to: Audience, attrs: &AttrSet, marked: Marked, noted: &mut u32) -> u32 {
         if self.effects.egress.last_mut().is_none_or(|last| last.best_mut(to).is_none()) {
             self.begin_batch(to);
         }
         match self.effects.egress.last_mut().and_then(|last| last.best_mut(to)) {
-            Some(batch) => index(&mut self.others, &mut batch.paths, attrs, source, noted),
+            Some(batch) => index(&mut self.others, &mut batch.paths, attrs, marked, noted),
             None => NONE,
         }
     }
@@ -288,18 +302,19 @@ pub(super) fn index(
     others: &mut Others,
     paths: &mut Vec<BestPath>,
     attrs: &AttrSet,
-    source: PeerId,
+    marked: Marked,
     noted: &mut u32,
 ) -> u32 {
     let first = paths.get(*noted as usize).filter(|path| AttrSet::ptr_eq(&path.attrs, attrs));
-    let first = first.map(|path| path.source);
+    let first = first.map(|path| Marked { source: path.source, suppressed: path.suppressed });
     let mut join = || {
-        paths.push(BestPath { attrs: attrs.clone(), source });
+        let Marked { source, suppressed } = marked;
+        paths.push(BestPath { attrs: attrs.clone(), source, suppressed });
         (paths.len() - 1) as u32
     };
     match first {
-        Some(first) if first == source => *noted,
-        Some(_) => *others.entry((attrs.as_ptr().addr(), source)).or_insert_with(join),
+        Some(first) if first == marked => *noted,
+        Some(_) => *others.entry((attrs.as_ptr().addr(), marked)).or_insert_with(join),
         None => {
             *noted = join();
             *noted

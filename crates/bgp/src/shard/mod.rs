@@ -49,7 +49,7 @@ use crate::decision::{self, Candidate, DecisionOptions, Effect, Rank, Reason};
 use crate::message::{NONE, NextHopState, RouteOp, ShardIn, TrackedNextHop, UpdateBatch};
 use crate::peer::{FamilySet, PeerId, PeerInfo};
 use attrs::AttrTable;
-use effects::Audience;
+use effects::{Audience, Marked};
 use feed::Fed;
 use gate::Gates;
 use next_hops::News;
@@ -958,9 +958,20 @@ impl Core {
 
     #[inline(always)]
     fn index(&mut self, to: Audience, path: Option<Path>, out: &mut ShardOut) -> u32 {
+        self.index_marked(to, path, false, out)
+    }
+
+    #[inline(always)]
+    fn index_marked(
+        &mut self,
+        to: Audience,
+        path: Option<Path>,
+        suppressed: bool,
+        out: &mut ShardOut,
+    ) -> u32 {
         let Some(path) = path else { return NONE };
         let source = self.sessions.get(path.session).info.id;
         let (attrs, noted) = self.attrs.in_batch(path.attrs);
-        out.path(to, attrs, source, noted)
+        out.path(to, attrs, Marked { source, suppressed }, noted)
     }
 }

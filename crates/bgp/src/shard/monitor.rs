@@ -3,9 +3,10 @@
 //! A page is the state between two messages. Its receiver gets it on the queue of the shard's later changes, after
 //! those before it. So a receiver that takes both in order never replaces a newer state of a prefix by an older one.
 
-use super::effects::{Others, index};
+use super::effects::{Marked, Others, index};
 use super::paths::Path;
 use super::ranked::RankedPart;
+use super::watches::Sight;
 use super::{Core, Removed, Shard};
 use crate::attr::AttrSet;
 use crate::message::{BestBatch, Change, NONE, Prefixes, RankedBatch, RouteOp, UpdateBatch};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub struct PageViews {
     /// The paths that import policies accepted, of sessions that last.
     pub accepted: bool,
-    /// The advertised best paths, without those that an aggregate suppresses.
+    /// The advertised best paths as workers have them: without those that an aggregate suppresses for all peers.
     pub best: bool,
     /// The Loc-RIB: the advertised best paths, suppressed ones too.
     pub loc_rib: bool,
@@ -82,11 +83,12 @@ impl Shard {
             }
             let advertised = if wants_best || views.loc_rib { core.advertised(route) } else { None };
             if let Some(path) = advertised {
-                if wants_best && !core.is_suppressed(route.prefix()) {
-                    best.add(core, route.prefix(), path);
+                let sight = core.sight(route.prefix());
+                if wants_best && sight != Sight::Hidden {
+                    best.add(core, route.prefix(), path, sight == Sight::Marked);
                 }
                 if views.loc_rib && suppresses {
-                    loc_rib.add(core, route.prefix(), path);
+                    loc_rib.add(core, route.prefix(), path, false);
                 }
             }
             if views.ranked {
@@ -148,10 +150,10 @@ struct BestPart {
 }
 
 impl BestPart {
-    fn add<F: BgpFamily>(&mut self, core: &mut Core, prefix: Prefix<F>, path: Path) {
+    fn add<F: BgpFamily>(&mut self, core: &mut Core, prefix: Prefix<F>, path: Path, suppressed: bool) {
         let source = core.sessions.get(path.session).info.id;
         let (attrs, noted) = core.attrs.in_batch(path.attrs);
-        let new = index(&mut self.others, &mut self.batch.paths, attrs, source, noted);
+        let new = index(&mut self.others, &mut self.batch.paths, attrs, Marked { source, suppressed }, noted);
         self.batch.changes.get_mut::<F>().push(Change { prefix, old: NONE, new });
     }
 }

@@ -58,7 +58,8 @@ pub struct RouteView<F: BgpFamily> {
 /// What egress workers have of a prefix.
 #[derive(Clone, Debug)]
 pub struct AdvertisedView {
-    /// The path that they have, which is not the best one while that waits for confirmation.
+    /// The path that they have, which is not the best one while that waits for confirmation; or would, if no aggregate
+    /// suppressed it.
     pub path: Option<BestPath>,
     /// The best path.
     pub best: Option<BestPath>,
@@ -66,7 +67,7 @@ pub struct AdvertisedView {
     pub changed: Option<u32>,
     /// Why these differ, if FIB suppression is why.
     pub standing: Standing,
-    /// The aggregates that suppress the prefix, so that workers have no path.
+    /// The aggregates that suppress the prefix, so that workers have no path, or a marked one.
     pub suppressed_by: Vec<AnyPrefix>,
 }
 
@@ -241,13 +242,14 @@ impl Shard {
 
 impl Core {
     fn advertised_view<F: BgpFamily>(&self, route: &Route<F>) -> AdvertisedView {
+        let suppressed = self.is_suppressed(route.prefix());
         let of = |path: Path| BestPath {
             attrs: self.attrs.get(path.attrs).clone(),
             source: self.sessions.get(path.session).info.id,
+            suppressed,
         };
-        let is_visible = !self.is_suppressed(route.prefix());
         AdvertisedView {
-            path: self.advertised(route).filter(|_| is_visible).map(of),
+            path: self.advertised(route).map(of),
             best: self.best_of(route).map(of),
             changed: route.best().and_then(|best| self.second_of(route.stamps(&self.paths).nth(best)?)),
             standing: self.standing(route),

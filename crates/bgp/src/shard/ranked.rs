@@ -19,7 +19,7 @@
 //!   it came with. Where two paths of a prefix would have the same, the later one has another, which
 //!   the list remembers.
 
-use super::effects::{Others, index};
+use super::effects::{Marked, Others, index};
 use super::gate::Gate;
 use super::paths::{Path, PathStore};
 use super::route::{self, Route};
@@ -202,7 +202,8 @@ impl Shard {
         let mut batch = RankedBatch::default();
         for path in &list {
             let source = core.sessions.get(path.session).info.id;
-            batch.paths.push(BestPath { attrs: core.attrs.get(path.attrs).clone(), source });
+            let attrs = core.attrs.get(path.attrs).clone();
+            batch.paths.push(BestPath { attrs, source, suppressed: false });
             let number = batch.ranked.len() as u32;
             batch.ranked.push(RankedPath { path: number, ..core.as_ranked(*path) });
         }
@@ -412,7 +413,7 @@ impl Core {
             let ranked = self.as_ranked(*path);
             let source = self.sessions.get(path.session).info.id;
             let (attrs, noted) = self.attrs.in_batch(path.attrs);
-            let path = index(others, &mut batch.paths, attrs, source, noted);
+            let path = index(others, &mut batch.paths, attrs, Marked::not(source), noted);
             batch.ranked.push(RankedPath { path, ..ranked });
         }
         batch.changes.get_mut::<F>().push(RankedChange { prefix, start, old, new });

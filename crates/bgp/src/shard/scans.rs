@@ -1,8 +1,9 @@
 //! Scans of all tables, some thousand slots a step: purges of ended sessions, dumps, reselection, ends of route refreshes.
 
-use super::effects::{Others, index};
+use super::effects::{Marked, Others, index};
 use super::ranked::RankedPart;
 use super::route::{self, Route};
+use super::watches::Sight;
 use super::{Core, Shard, ShardOut};
 use crate::message::{BestBatch, Change, DumpRequest, NONE};
 use ribtide_prefix::{
@@ -358,9 +359,10 @@ impl Core {
             Kind::Dump(request) => {
                 if request.scope.has(route.prefix())
                     && let Some(advertised) = self.advertised(route)
-                    && !self.is_suppressed(route.prefix())
+                    && let sight = self.sight(route.prefix())
+                    && sight != Sight::Hidden
                 {
-                    let new = part.path(self, advertised.attrs, advertised.session);
+                    let new = part.path(self, advertised.attrs, advertised.session, sight == Sight::Marked);
                     part.batch.changes.get_mut::<F>().push(Change { prefix: route.prefix(), old: NONE, new });
                 }
             }
@@ -383,10 +385,10 @@ struct Part {
 }
 
 impl Part {
-    fn path(&mut self, core: &mut Core, attrs: u32, session: u16) -> u32 {
+    fn path(&mut self, core: &mut Core, attrs: u32, session: u16, suppressed: bool) -> u32 {
         let source = core.sessions.get(session).info.id;
         let (attrs, noted) = core.attrs.in_batch(attrs);
-        index(&mut self.others, &mut self.batch.paths, attrs, source, noted)
+        index(&mut self.others, &mut self.batch.paths, attrs, Marked { source, suppressed }, noted)
     }
 
     fn send(self, kind: &Kind, last: bool, out: &mut ShardOut) {

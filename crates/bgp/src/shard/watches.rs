@@ -9,6 +9,7 @@ use super::effects::Audience;
 use super::paths::Path;
 use super::route::Route;
 use super::{Core, Shard, ShardOut};
+use crate::message::NONE;
 use crate::peer::{LocalSource, PeerInfo, PeerKind};
 use crate::watch::{Presence, Suppression, WatchId, WatchNews, WatchSet, WatchedRoutes};
 use ribtide_policy::Route as PolicyRoute;
@@ -65,8 +66,25 @@ struct Member {
     /// Its watches, in [`Lists`].
     list: u32,
     origin: Origin,
-    /// Whether egress workers were not sent its path.
-    suppressed: bool,
+    /// What egress workers have of its path.
+    sight: Sight,
+}
+
+/// What egress workers have of the path of a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sight {
+    /// The path.
+    Shown,
+    /// The path, marked as suppressed by an aggregate.
+    Marked,
+    /// Nothing: an aggregate suppresses it.
+    Hidden,
+}
+
+impl Sight {
+    fn is_suppressed(self) -> bool {
+        self != Sight::Shown
+    }
 }
 
 /// The members of a watch.
@@ -133,13 +151,13 @@ impl Lists {
 pub(super) struct MovedMember {
     watches: Arc<[WatchId]>,
     origin: Origin,
-    suppressed: bool,
+    sight: Sight,
 }
 
-/// What workers have of a prefix, before a change and after it.
+/// What workers have of the path of a prefix, before a change and after it, where there is one.
 struct Visible {
-    before: bool,
-    after: bool,
+    before: Sight,
+    after: Sight,
 }
 
 impl Watches {
@@ -195,14 +213,18 @@ impl Watches {
     /// have got one before.
     fn note<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<&Candidate<'_>>) -> Visible {
         let former = self.members.get::<F>().get(&prefix).copied();
-        let was_suppressed = former.is_some_and(|member| member.suppressed);
-        let visible = Visible { before: had && !was_suppressed, after: false };
+        let before = former.map_or(Sight::Shown, |member| member.sight);
         let Some(path) = path else {
             self.remove(prefix);
-            return visible;
+            return Visible { before, after: Sight::Shown };
         };
-        let (matched, suppressed) = self.matches(prefix, path, !had || was_suppressed);
-        let visible = Visible { after: !suppressed, ..visible };
+        let (matched, suppressed) = self.matches(prefix, path, !had || before.is_suppressed());
+        let after = match (suppressed, self.set.unsuppresses) {
+            (false, _) => Sight::Shown,
+            (true, true) => Sight::Marked,
+            (true, false) => Sight::Hidden,
+        };
+        let visible = Visible { before, after };
         if matched.is_empty() {
             self.remove(prefix);
             return visible;
@@ -212,31 +234,31 @@ impl Watches {
             member.origin == path.origin && self.lists.lists[member.list as usize].0.iter().copied().eq(ids())
         };
         if former.as_ref().is_some_and(same) {
-            if suppressed != was_suppressed
+            if after != before
                 && let Some(member) = self.members.get_mut::<F>().get_mut(&prefix)
             {
-                member.suppressed = suppressed;
+                member.sight = after;
             }
             return visible;
         }
         let watches = ids().collect();
         self.remove(prefix);
-        self.insert(prefix, MovedMember { watches, origin: path.origin, suppressed });
+        self.insert(prefix, MovedMember { watches, origin: path.origin, sight: after });
         visible
     }
 
     fn insert<F: BgpFamily>(&mut self, prefix: Prefix<F>, member: MovedMember) {
-        let MovedMember { watches, origin, suppressed } = member;
+        let MovedMember { watches, origin, sight } = member;
         for id in &*watches {
             self.states.entry(*id).or_default().counts[origin as usize] += 1;
             self.changed.insert(*id);
         }
         let list = self.lists.acquire(watches);
-        self.members.get_mut::<F>().insert(prefix, Member { list, origin, suppressed });
+        self.members.get_mut::<F>().insert(prefix, Member { list, origin, sight });
     }
 
     fn remove<F: BgpFamily>(&mut self, prefix: Prefix<F>) -> Option<MovedMember> {
-        let Member { list, origin, suppressed } = self.members.get_mut::<F>().remove(&prefix)?;
+        let Member { list, origin, sight } = self.members.get_mut::<F>().remove(&prefix)?;
         let watches = self.lists.release(list);
         for id in &*watches {
             // A watch of an earlier set has no state.
@@ -245,11 +267,11 @@ impl Watches {
                 self.changed.insert(*id);
             }
         }
-        Some(MovedMember { watches, origin, suppressed })
+        Some(MovedMember { watches, origin, sight })
     }
 
-    fn is_suppressed<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
-        self.members.get::<F>().get(&prefix).is_some_and(|member| member.suppressed)
+    fn sight<F: BgpFamily>(&self, prefix: Prefix<F>) -> Sight {
+        self.members.get::<F>().get(&prefix).map_or(Sight::Shown, |member| member.sight)
     }
 
     /// Whether no watch is left, and no member of an earlier one.
@@ -364,19 +386,17 @@ impl Core {
     ) {
         let visible = self.note_watched(prefix, old.is_some(), new);
         self.ranked.note(prefix);
-        let (shown, shows) = (old.filter(|_| visible.before), new.filter(|_| visible.after));
-        if (shown, shows) == (old, new) {
+        let is_shown = |path: Option<Path>, sight| path.is_none() || sight == Sight::Shown;
+        if is_shown(old, visible.before) && is_shown(new, visible.after) {
             return self.send_best(Audience::All, prefix, old, new, out);
         }
-        if shown.is_some() || shows.is_some() {
-            self.send_best(Audience::Workers, prefix, shown, shows, out);
-        }
+        self.send_sights(prefix, [(old, visible.before), (new, visible.after)], out);
         self.send_best(Audience::Stations, prefix, old, new, out);
     }
 
     fn note_watched<F: BgpFamily>(&mut self, prefix: Prefix<F>, had: bool, path: Option<Path>) -> Visible {
         let Core { watches, attrs, sessions, .. } = self;
-        let Some(watches) = watches else { return Visible { before: had, after: path.is_some() } };
+        let Some(watches) = watches else { return Visible { before: Sight::Shown, after: Sight::Shown } };
         let candidate = path.map(|path| {
             let set = attrs.get(path.attrs);
             let source = &*sessions.get(path.session).info;
@@ -391,9 +411,36 @@ impl Core {
         let visible = self.note_watched(route.prefix(), true, Some(path));
         if visible.before != visible.after {
             self.ranked.note(route.prefix());
-            let shown = |is: bool| Some(path).filter(|_| is);
-            let (before, after) = (shown(visible.before), shown(visible.after));
-            self.send_best(Audience::Workers, route.prefix(), before, after, out);
+            let path = Some(path);
+            self.send_sights(route.prefix(), [(path, visible.before), (path, visible.after)], out);
+        }
+    }
+
+    /// Sends workers a change of what they have of a prefix: the path before and after it.
+    fn send_sights<F: BgpFamily>(
+        &mut self,
+        prefix: Prefix<F>,
+        sights: [(Option<Path>, Sight); 2],
+        out: &mut ShardOut,
+    ) {
+        let [old, new] = sights.map(|(path, sight)| path.filter(|_| sight != Sight::Hidden));
+        let [was_marked, is_marked] = sights.map(|(path, sight)| path.is_some() && sight == Sight::Marked);
+        match (old, new) {
+            (None, None) => {}
+            _ if !was_marked && !is_marked => self.send_best(Audience::Workers, prefix, old, new, out),
+            _ => {
+                let mut index = |path, marked| self.index_marked(Audience::Workers, path, marked, out);
+                let (before, after) = (index(old, was_marked), index(new, is_marked));
+                match self.renewed(old, new) {
+                    Some(true) if was_marked == is_marked => {}
+                    // As in `send_best`.
+                    Some(false) => {
+                        out.change(Audience::Workers, prefix, before, NONE);
+                        out.change(Audience::Workers, prefix, NONE, after);
+                    }
+                    _ => out.change(Audience::Workers, prefix, before, after),
+                }
+            }
         }
     }
 
@@ -407,12 +454,19 @@ impl Core {
     /// Whether an aggregate suppresses a prefix.
     #[inline]
     pub(super) fn is_suppressed<F: BgpFamily>(&self, prefix: Prefix<F>) -> bool {
-        self.watches.as_ref().is_some_and(|watches| watches.is_suppressed(prefix))
+        self.sight(prefix).is_suppressed()
+    }
+
+    /// What workers have of a prefix with an advertised path.
+    #[inline]
+    pub(super) fn sight<F: BgpFamily>(&self, prefix: Prefix<F>) -> Sight {
+        self.watches.as_ref().map_or(Sight::Shown, |watches| watches.sight(prefix))
     }
 
     /// The aggregates that have a prefix as a member that they suppress.
     pub(super) fn suppressed_by<F: BgpFamily>(&self, prefix: Prefix<F>) -> Vec<AnyPrefix> {
-        let Some(watches) = self.watches.as_ref().filter(|watches| watches.is_suppressed(prefix)) else {
+        let Some(watches) = self.watches.as_ref().filter(|watches| watches.sight(prefix).is_suppressed())
+        else {
             return Vec::new();
         };
         let aggregates = watches.aggregates.get::<F>();

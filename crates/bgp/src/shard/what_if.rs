@@ -85,13 +85,13 @@ impl Shard {
             let candidate = Candidate { rank, peer, cost, path_id: *path_id };
             rows.push(Row { candidate, attrs, source: peer.id, id: core.sent_id_of(peer.id.0, *path_id, 0) });
         }
-        if core.is_suppressed(prefix) {
-            rows.clear();
-        }
+        let suppressed = core.is_suppressed(prefix);
         let candidates: Vec<Candidate<'_>> = rows.iter().map(|row| row.candidate).collect();
-        let path = |row: &Row<'_>| BestPath { attrs: row.attrs.clone(), source: row.source };
+        let path = |row: &Row<'_>| BestPath { attrs: row.attrs.clone(), source: row.source, suppressed };
         let mut ranked = RankedBatch::default();
-        for (place, one) in (0..).zip(decision::ranked(&candidates[..], options)) {
+        // Lists of ranked paths have no suppressed route.
+        let listed: &[Candidate<'_>] = if suppressed { &[] } else { &candidates[..] };
+        for (place, one) in (0..).zip(decision::ranked(listed, options)) {
             ranked.paths.push(path(&rows[one.index]));
             ranked.ranked.push(RankedPath { path: place, id: rows[one.index].id, equal: one.equal });
         }

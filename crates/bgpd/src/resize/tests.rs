@@ -64,7 +64,9 @@ fn moves_skewed_logical_shard_and_wide_prefix_stops_move_bounded_numbers_of_path
             let builder = ShardBuilder::new(index, index.into(), &rings, None);
             let options = DecisionOptions::default();
             let (port, stage) = builder.build(options, &seed, outputs.clone(), &Meters::default());
-            stage::spawn(format!("shard-{index}"), stage, None, stop.clone()).unwrap();
+            let home = stage::Home::new(false, std::sync::Arc::new(|| ()));
+            let stage = NamedStage::new(format!("shard-{index}"), &home, stage);
+            stage::spawn(stage, None, stop.clone()).unwrap();
             port
         })
         .collect();

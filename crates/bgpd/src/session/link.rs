@@ -22,7 +22,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Sender;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -34,6 +34,7 @@ fn ingest(
     info: &PeerInfo,
     other_own_as: [u32; 2],
     confederation: bool,
+    cluster_id: Ipv4Addr,
 ) -> IngestSettings {
     let local_as = settings.as_numbers.local_as.filter(|_| info.kind.is_external());
     IngestSettings {
@@ -45,6 +46,7 @@ fn ingest(
         enforce_first_as: settings.enforce_first_as,
         prefix_sid: settings.prefix_sid,
         aigp: settings.aigp,
+        cluster_id,
         role: settings.role,
         martians: settings.martians.clone(),
         attributes: settings.attributes,
@@ -60,7 +62,7 @@ impl Sessions {
         let ours = [Some(self.asn), self.confederation, local_as.map(|local_as| local_as.asn)];
         let mut others = ours.into_iter().flatten().filter(|asn| *asn != info.egress.local_asn);
         let mut other = || others.next().unwrap_or(0);
-        ingest(settings, info, [other(), other()], self.confederation.is_some())
+        ingest(settings, info, [other(), other()], self.confederation.is_some(), self.cluster_id)
     }
 
     /// The session of a peer is established on the connection of `side`.
@@ -307,6 +309,7 @@ impl Sessions {
         } else if self.sends_own_addresses()
             || settings.default_originate.is_some()
             || settings.export.sets_next_hop(SetNextHop::Own)
+            || settings.unsuppress.as_ref().is_some_and(|policy| policy.sets_next_hop(SetNextHop::Own))
         {
             let (v4, v6) = own();
             NextHopRule::KeepUnlessOwn { v4, v6 }
@@ -345,6 +348,7 @@ impl Sessions {
             add_path: settings.add_path.send.within(negotiated.sent_path_ids),
             client: settings.best_path_per_client.then_some(peer.id),
             export: settings.export.clone(),
+            unsuppress: settings.unsuppress.clone(),
         }
     }
 

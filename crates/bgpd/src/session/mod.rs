@@ -16,6 +16,7 @@ mod bfd;
 mod connection;
 mod default_routes;
 mod graceful_restart;
+mod hosting;
 mod ids;
 mod injected;
 mod interfaces;
@@ -234,7 +235,7 @@ impl SessionsBuilder {
         self,
         setup: &Setup<'_>,
         outputs: Outputs,
-        mut hosted: Hosted,
+        hosted: Hosted,
         clock: Clock,
         stop: Stop,
     ) -> io::Result<(StageHandle<Sessions>, JoinHandle<()>)> {
@@ -275,6 +276,7 @@ impl SessionsBuilder {
             is_running: false,
             down_cause: DownCause::LocalEvent(0),
             own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
+            hosted,
         };
         sessions.originate(&setup.bgp.originate);
         sessions.configure_interfaces(&setup.bgp.interfaces);
@@ -291,7 +293,7 @@ impl SessionsBuilder {
         let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
-            sessions.run(&writes, &reports, &shard_news, &calls, &mut hosted, &stop);
+            sessions.run(&writes, &reports, &shard_news, &calls, &stop);
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }
@@ -343,6 +345,8 @@ pub struct Sessions {
     /// Why the session ends whose end is under way.
     down_cause: DownCause,
     own_restarts: OwnRestarts,
+    /// The stages that run on this thread.
+    hosted: Hosted,
 }
 
 impl Sessions {
@@ -352,7 +356,6 @@ impl Sessions {
         reports: &Receiver<Report>,
         shard_news: &Receiver<ShardNews>,
         calls: &CallQueue<Sessions>,
-        hosted: &mut Hosted,
         stop: &Stop,
     ) {
         self.is_running = true;
@@ -382,7 +385,7 @@ impl Sessions {
                 panic!("the session thread cannot wait for its sockets: {error}");
             }
             if idle::on_wait(events.is_empty() && !timeout.is_zero()) {
-                idle::trim(hosted);
+                idle::trim(&mut self.hosted);
             }
             let mut room = BTreeSet::new();
             for event in &events {
@@ -428,7 +431,8 @@ impl Sessions {
             self.advertise();
             self.share_bfd();
             self.expire_injected();
-            rest = hosted.pass();
+            self.adopt_stages();
+            rest = self.hosted.pass();
         }
         self.close_all(!stop.removes());
     }

@@ -3,7 +3,7 @@
 //! The decisions are those of the reload ([`super::reconfiguration`]); nothing changes here.
 
 use super::Sessions;
-use super::reconfiguration::{ChangedSettings, Difference, Renewal, resets};
+use super::reconfiguration::{ChangedIds, ChangedSettings, Difference, Renewal};
 use ribtide_bgp::ingest::IngestSettings;
 use ribtide_bgp::peer::{EgressSettings, PeerInfo};
 use ribtide_config::BgpConfig;
@@ -84,7 +84,7 @@ impl Sessions {
             let renewal = bgp.and_then(|bgp| {
                 let confederation = self.confederation != confederation(bgp);
                 let cluster_id = self.cluster_id != bgp.cluster_id;
-                self.renewal(bgp, peer, &|kind| resets(kind, confederation, cluster_id))
+                self.renewal(bgp, peer, ChangedIds { confederation, cluster_id })
             });
             // A neighbour by interface whose interface is configured no more has no renewal.
             let session = peer.up.as_ref().zip(peer.fsm.negotiated()).map(|(up, negotiated)| {
@@ -95,9 +95,14 @@ impl Sessions {
                     reader: up.reader,
                     worker: up.worker,
                     import: self.ingest(&peer.settings, &up.info),
-                    new_import: settings.map(|settings| self.ingest(settings, &up.info)),
-                    new_egress: settings
-                        .map(|settings| self.egress(peer, settings, negotiated, up.local, &self.interfaces)),
+                    new_import: settings.map(|settings| IngestSettings {
+                        cluster_id: bgp.map_or(self.cluster_id, |bgp| bgp.cluster_id),
+                        ..self.ingest(settings, &up.info)
+                    }),
+                    new_egress: settings.map(|settings| EgressSettings {
+                        cluster_id: bgp.map_or(self.cluster_id, |bgp| bgp.cluster_id),
+                        ..self.egress(peer, settings, negotiated, up.local, &self.interfaces)
+                    }),
                 }
             });
             let prediction = match renewal {

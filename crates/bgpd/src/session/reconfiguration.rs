@@ -4,7 +4,7 @@ use super::peer::Peer;
 use super::{Sessions, keys, tcp_ao};
 use crate::reader::Command;
 use ribtide_bgp::fsm::Event;
-use ribtide_bgp::peer::{PeerId, PeerKind};
+use ribtide_bgp::peer::PeerId;
 use ribtide_config::{
     AsNumbers, BgpConfig, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings, TcpAoConfig,
 };
@@ -67,6 +67,7 @@ impl ChangedSettings {
             group,
             import,
             export,
+            unsuppress,
             peer_asn,
             kind,
             as_numbers,
@@ -115,17 +116,14 @@ impl ChangedSettings {
                 ("peer-asn", *peer_asn == old.peer_asn),
                 ("type", *kind == old.kind),
                 ("local-as", local_as == was.local_as),
-                ("passive", *passive == old.passive),
                 ("families", *families == old.families),
                 ("hold-time", *hold_time == old.hold_time),
-                ("connect-retry", *connect_retry == old.connect_retry),
                 ("local-address", *local_address == old.local_address),
-                ("port", *port == old.port),
-                ("next-hop-self", *next_hop_self == old.next_hop_self),
                 ("multihop", *multihop == old.multihop),
                 ("ttl-security", *ttl_security == old.ttl_security),
                 ("role", *role == old.role),
-                ("role-strict", *role_strict == old.role_strict),
+                // Present sessions without a role end by it.
+                ("role-strict", !*role_strict || old.role_strict),
                 (
                     "add-path",
                     add_path.receive == old.add_path.receive
@@ -154,6 +152,7 @@ impl ChangedSettings {
             ]),
             export: changed(&[
                 ("export", *export == old.export),
+                ("unsuppress", *unsuppress == old.unsuppress),
                 ("default-originate", *default_originate == old.default_originate),
                 ("graceful-restart", graceful_restart.long_lived_partial == restart.long_lived_partial),
                 ("prefix-sid", *prefix_sid == old.prefix_sid),
@@ -161,10 +160,15 @@ impl ChangedSettings {
                 ("as-override", as_override == was.as_override),
                 ("remove-private-as", remove_private_as == was.remove_private_as),
                 ("add-path", add_path.send == old.add_path.send),
+                ("next-hop-self", *next_hop_self == old.next_hop_self),
                 ("best-path-per-client", *best_path_per_client == old.best_path_per_client),
             ]),
             other: changed(&[
                 ("group", *group == old.group),
+                ("passive", *passive == old.passive),
+                ("connect-retry", *connect_retry == old.connect_retry),
+                ("port", *port == old.port),
+                ("role-strict", *role_strict == old.role_strict),
                 ("bfd", *bfd == old.bfd),
                 ("fast-external-fallover", *fast_external_fallover == old.fast_external_fallover),
                 ("max-prefixes", *max_prefixes == old.max_prefixes),
@@ -228,13 +232,13 @@ pub(super) fn settings_of_range(ranges: &[DynamicRange], address: IpAddr) -> Opt
     Some(NeighborSettings { passive: true, ..range.settings.clone() })
 }
 
-/// Why peers of this kind take a new session when the confederation or the cluster id is another.
-pub(super) fn resets(kind: PeerKind, confederation: bool, cluster_id: bool) -> Option<&'static str> {
-    match (confederation, cluster_id && kind.is_internal()) {
-        (true, _) => Some("bgp.confederation changes"),
-        (false, true) => Some("bgp.cluster-id changes"),
-        (false, false) => None,
-    }
+/// The identifiers of the whole router that changed. They are in rules for received routes and in attributes of sent ones.
+#[derive(Clone, Copy)]
+pub(super) struct ChangedIds {
+    /// That of the confederation, which is in OPENs, too: every session begins again.
+    pub(super) confederation: bool,
+    /// The cluster id: internal peers get the difference, and their routes are checked again.
+    pub(super) cluster_id: bool,
 }
 
 impl Sessions {
@@ -261,11 +265,11 @@ impl Sessions {
     /// A sentence when the kernel refuses a key or an address to listen on. Nothing has changed.
     pub fn reconfigure(&mut self, bgp: &BgpConfig) -> Result<Neighbors, String> {
         self.listen(bgp)?;
-        let cluster_id = std::mem::replace(&mut self.cluster_id, bgp.cluster_id) != bgp.cluster_id;
+        let cluster_id = self.cluster_id != bgp.cluster_id;
         let identifier = bgp.confederation.as_ref().map(|ours| ours.identifier);
         let confederation = std::mem::replace(&mut self.confederation, identifier) != identifier;
-        // Both are in OPENs, in attributes that were sent, and in rules for received ones.
-        let resets = |kind| resets(kind, confederation, cluster_id);
+        let ids = ChangedIds { confederation, cluster_id };
+        self.cluster_id = bgp.cluster_id;
         self.ranges.clone_from(&bgp.dynamic);
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         let own_addresses = self.sends_own_addresses();
@@ -284,7 +288,7 @@ impl Sessions {
         for (address, id) in present {
             // An interface that is no longer configured has no neighbour any more.
             if self.by_address.get(&address) == Some(&id) {
-                self.renew(bgp, id, &resets, &mut changed);
+                self.renew(bgp, id, ids, &mut changed);
             } else {
                 changed.removed.push(split_zone(address).0);
             }
@@ -314,14 +318,8 @@ impl Sessions {
         ids.into_iter().for_each(|id| self.send_otherwise(id));
     }
 
-    /// What a configuration means for a present neighbour; `None`: it has it no more. `resets`: why peers of this kind take
-    /// a new session anyway.
-    pub(super) fn renewal(
-        &self,
-        bgp: &BgpConfig,
-        peer: &Peer,
-        resets: &impl Fn(PeerKind) -> Option<&'static str>,
-    ) -> Option<Renewal> {
+    /// What a configuration with these changed identifiers means for a present neighbour; `None`: it has it no more.
+    pub(super) fn renewal(&self, bgp: &BgpConfig, peer: &Peer, ids: ChangedIds) -> Option<Renewal> {
         let address = peer.address;
         let by_interface =
             peer.link.as_ref().and_then(|link| bgp.interface_neighbor(&link.name)).map(|neighbor| {
@@ -334,10 +332,16 @@ impl Sessions {
         let settings = configured.as_ref().map(|neighbor| neighbor.settings.clone()).or(ranged)?;
         let description = configured.as_ref().and_then(|neighbor| neighbor.description.clone());
         let changed = ChangedSettings::between(&peer.settings, &settings);
-        let mut why = resets(settings.kind);
+        let mut why = ids.confederation.then_some("bgp.confederation changes");
         let mut takes = if why.is_some() { Difference::Session } else { changed.takes() };
+        let reflects = ids.cluster_id && settings.kind.is_internal();
+        if reflects && takes != Difference::Session {
+            takes = Difference::Soft { import: true, export: true };
+        }
         let kept = peer.up.as_ref().is_some_and(|up| {
-            self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info))
+            let is_local =
+                self.ingest(&peer.settings, &up.info).is_local_change(&self.ingest(&settings, &up.info));
+            is_local && !reflects
         });
         // Without route refresh, only a new session brings the routes again.
         let refreshable = peer.fsm.negotiated().is_none_or(|negotiated| negotiated.route_refresh);
@@ -356,18 +360,12 @@ impl Sessions {
         })
     }
 
-    /// Applies the configuration to an existing neighbour. `resets`: why peers of this kind take a new session anyway.
-    fn renew(
-        &mut self,
-        bgp: &BgpConfig,
-        id: PeerId,
-        resets: &impl Fn(PeerKind) -> Option<&'static str>,
-        changed: &mut Neighbors,
-    ) {
+    /// Applies a configuration with these changed identifiers to an existing neighbour.
+    fn renew(&mut self, bgp: &BgpConfig, id: PeerId, ids: ChangedIds, changed: &mut Neighbors) {
         let Some(peer) = self.peers.get(&id) else { return };
         let link = peer.link.clone();
         let named = split_zone(peer.address).0;
-        let Some(renewal) = self.renewal(bgp, peer, resets) else {
+        let Some(renewal) = self.renewal(bgp, peer, ids) else {
             self.remove(id, &Notification::cease(cease::PEER_DECONFIGURED));
             return changed.removed.push(named);
         };
@@ -399,6 +397,7 @@ impl Sessions {
                     // The session may be within the new limit.
                     peer.limits.end_wait();
                 }
+                peer.fsm.set_connecting(settings.passive, settings.connect_retry, settings.role_strict);
                 peer.settings = settings;
                 peer.description = description;
                 self.unnumbered.unshared();

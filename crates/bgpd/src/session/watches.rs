@@ -39,6 +39,8 @@ pub(super) struct Watches {
     last_id: u32,
     generation: u32,
     entries: Vec<Entry>,
+    /// Whether a neighbour may get what an aggregate suppresses.
+    unsuppresses: bool,
     /// Shards that got the present set, once their reader reported it.
     informed: Option<usize>,
     /// Shards that have looked at all of their routes for it.
@@ -64,9 +66,10 @@ impl Entry {
 
 impl Watches {
     /// Replaces the watches. Returns the set for shards, if it is another one.
-    fn set(&mut self, wanted: Vec<Wanted>) -> Option<Arc<WatchSet>> {
+    fn set(&mut self, wanted: Vec<Wanted>, unsuppresses: bool) -> Option<Arc<WatchSet>> {
         let mut former = std::mem::take(&mut self.entries);
-        let mut other = former.len() != wanted.len();
+        let mut other = former.len() != wanted.len() || self.unsuppresses != unsuppresses;
+        self.unsuppresses = unsuppresses;
         for wanted in wanted {
             let same = |entry: &Entry| {
                 (&entry.wanted.purpose, &entry.wanted.routes) == (&wanted.purpose, &wanted.routes)
@@ -96,7 +99,7 @@ impl Watches {
             Watch { id: *id, routes: routes.clone(), suppression: suppression.clone() }
         };
         let watches = self.entries.iter().map(watch).collect();
-        Some(Arc::new(WatchSet { generation: self.generation, watches }))
+        Some(Arc::new(WatchSet { generation: self.generation, unsuppresses, watches }))
     }
 
     /// Takes the news of a shard. Returns what changed.
@@ -149,7 +152,9 @@ impl Sessions {
         let mut wanted = self.watched_for_aggregates();
         let mut sets: Vec<Arc<Named<PrefixSet>>> = Vec::new();
         let of_peers = self.peers.values().map(|peer| &peer.settings);
+        let mut unsuppresses = false;
         for settings in of_peers.chain(self.ranges.iter().map(|range| &range.settings)) {
+            unsuppresses |= settings.unsuppress.is_some();
             let of_default =
                 settings.default_originate.as_ref().and_then(|default| default.condition.clone());
             for set in settings.export.presence_sets().into_iter().chain(of_default) {
@@ -163,7 +168,9 @@ impl Sessions {
             routes: WatchedRoutes::In(set, None),
             suppression: None,
         }));
-        if let Some(set) = self.watches.set(wanted) {
+        // Without an aggregate that suppresses there is nothing to mark.
+        let unsuppresses = unsuppresses && wanted.iter().any(|wanted| wanted.suppression.is_some());
+        if let Some(set) = self.watches.set(wanted, unsuppresses) {
             self.outbox.send_to_reader(READER, Command::Watch(set));
         }
         self.send_presence();
@@ -231,11 +238,15 @@ mod tests {
     #[test]
     fn watches_that_stay_keep_number_and_state() {
         let mut watches = Watches::default();
-        let set = watches.set(vec![wanted("10.0.0.0/8", false), wanted("2001:db8::/32", false)]).unwrap();
+        let set =
+            watches.set(vec![wanted("10.0.0.0/8", false), wanted("2001:db8::/32", false)], false).unwrap();
         let [one, two] = [0, 1].map(|at: usize| set.watches[at].id);
         assert_eq!(watches.take(7, news(one, Some(Origin::Igp))).len(), 1);
-        assert!(watches.set(vec![wanted("10.0.0.0/8", false), wanted("2001:db8::/32", false)]).is_none());
-        let set = watches.set(vec![wanted("192.0.2.0/24", false), wanted("10.0.0.0/8", true)]).unwrap();
+        assert!(
+            watches.set(vec![wanted("10.0.0.0/8", false), wanted("2001:db8::/32", false)], false).is_none()
+        );
+        let set =
+            watches.set(vec![wanted("192.0.2.0/24", false), wanted("10.0.0.0/8", true)], false).unwrap();
         let ids: Vec<WatchId> = set.watches.iter().map(|watch| watch.id).collect();
         assert!(ids[1] == one && ids[0] != two, "numbers are never used twice");
         let prefix = "10.0.0.0/8".parse().unwrap();
@@ -246,7 +257,7 @@ mod tests {
     #[test]
     fn presence_is_the_highest_origin_of_any_shard() {
         let mut watches = Watches::default();
-        let set = watches.set(vec![wanted("10.0.0.0/8", false)]).unwrap();
+        let set = watches.set(vec![wanted("10.0.0.0/8", false)], false).unwrap();
         let id = set.watches[0].id;
         let mut take = |shard, presence| {
             let changed = watches.take(shard, news(id, presence));
@@ -263,7 +274,7 @@ mod tests {
     #[test]
     fn all_shards_must_have_looked() {
         let mut watches = Watches::default();
-        let set = watches.set(vec![wanted("10.0.0.0/8", false)]).unwrap();
+        let set = watches.set(vec![wanted("10.0.0.0/8", false)], false).unwrap();
         let complete = |generation| WatchNews { changed: vec![], complete: Some(generation) };
         watches.take(1, complete(set.generation));
         assert!(!watches.entries[0].is_known, "the number of shards is not known yet");

@@ -203,7 +203,8 @@ fn a_shard_that_waits_for_room_answers_questions() {
     let (port, stage) =
         builder.build(DecisionOptions::default(), &HashSeed::random(), outputs, &Meters::default());
     let stop = Stop::default();
-    stage::spawn("shard".into(), stage, None, stop.clone()).unwrap();
+    let home = stage::Home::new(false, Arc::new(|| ()));
+    stage::spawn(stage::NamedStage::new("shard".into(), &home, stage), None, stop.clone()).unwrap();
     inbox.send(ShardIn::PeerUp(peer(1))).unwrap();
     announcement(1, 0).into_iter().for_each(|batch| inbox.send(batch).unwrap());
     // Next hops, routes, and where that ends: there is room for one of them.

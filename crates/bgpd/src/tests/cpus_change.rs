@@ -31,7 +31,7 @@ fn set_cpus_binds_every_thread_and_later_shards_and_lets_them_go_again() {
         let one = with_cpus(&format!("cpus = \"{last}\""));
         assert!(bgp.set_cpus(&one).unwrap() && !bgp.set_cpus(&one).unwrap());
         assert!(places(&router).iter().all(|place| *place == last), "{threads}: {:?}", places(&router));
-        if !bgp.hosted.shards {
+        if !bgp.hosted().shards {
             bgp.resize(Threads::Number(5), None).unwrap();
             assert!(places(&router).iter().all(|place| *place == last), "{threads}: later shards");
         }

@@ -267,3 +267,47 @@ fn tcp_ao_is_refused_where_the_kernel_has_none() {
     let up = router.neighbor("127.0.0.11").unwrap().up;
     assert!(up.is_some(), "a refused configuration changes nothing");
 }
+
+#[test]
+fn settings_of_connections_and_next_hop_self_leave_sessions_alone() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.1.1", 65005);
+    let mut listener = Peer::up(&router, "127.0.0.11", 65001);
+    source.announce(&p4(0, 10));
+    listener.until("routes", |p| p.routes.len() == 10);
+    let before = listener.routes.clone();
+    let more = "passive = false\nconnect-retry = 1\nport = 1790\nnext-hop-self = true";
+    let changed = CLIENTS.replacen("passive = true", more, 1);
+    let refreshed = addresses(&["127.0.0.11", "127.0.0.12"]);
+    assert_eq!(router.reconfigure(&changed).unwrap().refreshed, refreshed);
+    listener.until("another next hop", |p| {
+        p.routes.len() == 10 && p.routes.iter().all(|(prefix, sent)| before.get(prefix) != Some(sent))
+    });
+    assert_eq!(router.reconfigure(CLIENTS).unwrap().refreshed, refreshed);
+    listener.until("the former one", |p| p.routes == before);
+    assert!(!listener.closed && router.neighbor("127.0.0.11").unwrap().flaps == 0);
+}
+
+#[test]
+fn another_cluster_id_is_sent_and_checked_in_present_sessions() {
+    let router = Router::start(CLIENTS);
+    let mut source = Peer::up(&router, "127.0.0.12", 65001);
+    let mut listener = Peer::up(&router, "127.0.0.11", 65001);
+    let mut other = Peer::up(&router, "127.0.1.1", 65005);
+    source.announce(&p4(0, 10));
+    listener.until("routes", |p| p.routes.len() == 10);
+    other.until("routes", |p| p.routes.len() == 10);
+    let before = listener.routes.clone();
+    let changed = router.reconfigure(&format!("cluster-id = \"10.9.9.9\"\n{CLIENTS}")).unwrap();
+    let refreshed = addresses(&["127.0.0.11", "127.0.0.12"]);
+    assert_eq!(changed, Neighbors { refreshed, ..Neighbors::default() });
+    let has = |attributes: &[u8], id: [u8; 4]| attributes.windows(4).any(|bytes| bytes == id);
+    listener.until("the new id", |p| {
+        p.routes.len() == 10 && p.routes.values().all(|sent| has(sent, [10, 9, 9, 9]))
+    });
+    assert!(before.values().all(|sent| !has(sent, [10, 9, 9, 9])));
+    // What came before it is checked again.
+    source.until("a request of the routes", |p| p.refreshes > 0);
+    assert!(!source.closed && !listener.closed && !other.closed);
+    assert_eq!(router.neighbor("127.0.0.11").unwrap().flaps, 0);
+}

@@ -144,13 +144,20 @@ fn table(router: &Router) -> BTreeMap<AnyPrefix, Vec<String>> {
     rows
 }
 
-/// The same history with these numbers of shards one after another.
+/// The setting of so many threads; 0: off.
+fn threads(number: u16) -> Threads {
+    if number == 0 { Threads::Off } else { Threads::Number(number) }
+}
+
+/// The same history with these numbers of shards one after another. If one of them is 0, update threads go off and come again,
+/// too.
 fn history(update_threads: &str, numbers: &[u16]) -> Tables {
     let clients: Vec<String> =
         SENDERS.iter().chain([&EARLY, &STEADY]).chain(&LATE).map(|a| format!("\"{a}\"")).collect();
-    let threads = format!("shards = {}\nupdate-threads = {update_threads}", numbers[0]);
+    let first = if numbers[0] == 0 { "\"off\"".into() } else { numbers[0].to_string() };
+    let threaded = format!("shards = {first}\nupdate-threads = {update_threads}");
     let bgp = CLIENTS.replace("\"127.0.0.11\", \"127.0.0.12\"", &clients.join(", "));
-    let router = Router::with(&threads, &bgp);
+    let router = Router::with(&threaded, &bgp);
     let stop = AtomicBool::new(false);
     let mut constant = Peer::up(&router, STEADY, 65001);
     constant.announce(&steady());
@@ -179,10 +186,23 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
         for (step, number) in numbers.iter().enumerate() {
             let came = LATE.get(step).map(|from| scope.spawn(move || listen(router, from, stop)));
             listeners.extend(came);
-            let resized = router.bgp().resize(Threads::Number(*number), None).unwrap();
+            let mut resized = None;
+            until("shards may change", || {
+                resized = router.bgp().resize(threads(*number), None).ok();
+                resized.is_some()
+            });
+            let resized = resized.unwrap();
             assert_eq!(resized.to, usize::from(*number));
-            assert_eq!(router.bgp().owners.read().shards.len(), resized.to);
-            assert_eq!(resized.logical_shards > 0, resized.from != resized.to);
+            assert_eq!(router.bgp().hosted().shards, *number == 0);
+            assert_eq!(router.bgp().owners.read().shards.len(), resized.to.max(1));
+            assert_eq!(resized.logical_shards > 0, resized.from.max(1) != resized.to.max(1));
+            if numbers.contains(&0) {
+                let update_threads = [0, 3, 0, 1][step % 4];
+                until("update threads may change", || {
+                    router.bgp().set_update_threads(threads(update_threads)).is_ok()
+                });
+                assert_eq!(router.bgp().hosted().workers, update_threads == 0);
+            }
             assert!(table(router).len() <= PREFIXES as usize + steady().len(), "a prefix is in two shards");
             assert!(resized.stops.longest <= resized.stops.all);
             // No prefix has more paths than there are senders.
@@ -241,8 +261,8 @@ fn history(update_threads: &str, numbers: &[u16]) -> Tables {
 fn shards_come_and_go_under_load_and_nothing_else_changes() {
     let still = history("2", &[2]);
     assert!(still.0.len() > 5000 && still.1.iter().all(|table| *table == still.1[0]));
-    for (update_threads, numbers) in [("2", [1, 4, 2]), ("\"off\"", [3, 1, 7])] {
-        let resized = history(update_threads, &numbers);
+    for (update_threads, numbers) in [("2", &[1, 4, 2][..]), ("\"off\"", &[3, 1, 7]), ("2", &[2, 0, 3, 0])] {
+        let resized = history(update_threads, numbers);
         assert!(resized.0 == still.0, "the shards hold something else after {numbers:?}");
         for (table, expected) in resized.1.iter().zip(&still.1) {
             assert_eq!(table.len(), expected.len());
@@ -253,9 +273,6 @@ fn shards_come_and_go_under_load_and_nothing_else_changes() {
 
 #[test]
 fn what_cannot_be_resized_says_why_and_goes_on() {
-    let router = Router::with("shards = \"off\"\nupdate-threads = 1", CLIENTS);
-    let message = router.bgp().resize(Threads::Number(2), None).unwrap_err().to_string();
-    assert!(message.contains("only at a restart"), "{message}");
     let router = Router::with("shards = 2\nupdate-threads = 1", CLIENTS);
     let message = router.bgp().resize(Threads::Number(65), None).unwrap_err().to_string();
     assert!(message.contains("65 shard threads cannot be"), "{message}");

@@ -11,6 +11,57 @@ fn numbers(router: &Router) -> Vec<usize> {
     router.bgp().workers.running().into_iter().map(|(index, _)| index).collect()
 }
 
+/// Tries again while the end of former threads is under way.
+fn set(bgp: &Bgp, threads: Threads) -> bool {
+    let mut changed = None;
+    until("update threads may change", || {
+        changed = bgp.set_update_threads(threads).ok();
+        changed.is_some()
+    });
+    changed.unwrap()
+}
+
+/// The same for shards: their numbers before and after.
+fn resize(bgp: &Bgp, threads: Threads) -> (usize, usize) {
+    let mut resized = None;
+    until("shards may change", || {
+        resized = bgp.resize(threads, None).ok();
+        resized.is_some()
+    });
+    resized.map(|resized| (resized.from, resized.to)).unwrap()
+}
+
+#[test]
+fn threads_off_and_on_sessions_last() {
+    let router = Router::with("shards = 2\nupdate-threads = 2", CLIENTS);
+    let bgp = router.bgp();
+    let mut a = Peer::up(&router, "127.0.0.11", 65001);
+    let mut x = Peer::up(&router, "127.0.1.5", 65005);
+    a.announce(&p4(0, 100));
+    x.until("the table", |p| p.routes.len() == 100);
+    for round in 1..4 {
+        assert!(set(bgp, Threads::Off));
+        assert!(!set(bgp, Threads::Off));
+        assert_eq!(resize(bgp, Threads::Off), (2, 0));
+        assert_eq!(resize(bgp, Threads::Off), (0, 0));
+        let hosted = bgp.hosted();
+        assert!(hosted.shards && hosted.workers);
+        a.announce(&p4(1000 * round, 50));
+        x.until("routes still come", |p| p.routes.len() == 150);
+        let mut y = Peer::up(&router, "127.0.1.6", 65006);
+        y.until("a table of the session thread", |p| p.routes.len() == 150);
+        assert!(set(bgp, Threads::Number(2)));
+        assert_eq!(resize(bgp, Threads::Number(2)), (0, 2));
+        a.withdraw(&p4(1000 * round, 50));
+        x.until("routes still go", |p| p.routes.len() == 100);
+        y.until("here too", |p| p.routes.len() == 100);
+        drop(y);
+    }
+    for address in ["127.0.0.11", "127.0.1.5"] {
+        assert_eq!(router.neighbor(address).unwrap().flaps, 0, "{address}");
+    }
+}
+
 #[test]
 fn set_update_threads_new_sessions_use_new_threads_and_excess_threads_end_with_their_last() {
     let router = Router::with("shards = 3\nupdate-threads = 1", CLIENTS);

@@ -96,3 +96,25 @@ fn presence_of_routes_is_for_export_and_default_routes() {
     }
     assert!(error(&group("default-originate = 3")).contains("true, false, or a table"));
 }
+
+#[test]
+fn unsuppress_is_a_policy_and_refused_where_it_cannot_work() {
+    let with = |more: &str| {
+        let text = format!(
+            "[router]\nasn = 65001\nrouter-id = \"10.0.0.1\"\n[policy.prefix-set.p]\nprefixes = [\"10.0.0.0/8\"]\n\
+             [[policy.definition.when.statement]]\nconditions.routes-exist = \"p\"\nactions.policy-result = \"accept\"\n\
+             [bgp.group.g]\ntype = \"external\"\npeer-asn = 65002\nneighbors = [\"10.0.0.2\"]\nexport = [\"reject\"]\n{more}"
+        );
+        parse(&text).map_err(|problems| problems[0].message.clone())
+    };
+    let unsuppress = |config: crate::Config| {
+        config.bgp.unwrap().neighbors.into_values().next().unwrap().settings.unsuppress
+    };
+    assert!(unsuppress(with("").unwrap()).is_none());
+    let policy = unsuppress(with("unsuppress = [\"accept\"]").unwrap()).unwrap();
+    assert_eq!(policy.constant(), Some(ribtide_policy::PolicyResult::Accept));
+    let refused = |more: &str| with(&format!("unsuppress = {more}")).unwrap_err();
+    assert!(refused("[\"when\"]").contains("work in export alone"));
+    assert!(refused("[\"accept\"]\nadd-path = { send = \"all\" }").contains("several paths of a prefix"));
+    assert!(refused("[\"none\"]").contains("none"));
+}

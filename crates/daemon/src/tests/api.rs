@@ -269,7 +269,10 @@ fn reload_of_a_fixed_setting_is_refused_and_names_others() {
     let bench = Bench::start(false);
     bench.edit(|text| text.replace("[fib]", "[process]\nseccomp = false\n[fib]\nmax-ecmp = 16"));
     let (status, sentence) = bench.reload();
-    assert!(status >= 400 && sentence.contains("process.seccomp cannot change"), "{status} {sentence}");
+    assert!(
+        status >= 400 && sentence.contains("process.seccomp to a weaker filter cannot change"),
+        "{status} {sentence}"
+    );
     bench.edit(|text| text.replace("[process]\nseccomp = false\n", ""));
     let (status, body) = bench.reload();
     assert_eq!(status, 200, "{body}");

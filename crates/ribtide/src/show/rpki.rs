@@ -6,6 +6,7 @@ use ribtide_model::{ReceivedRoute, Rpki, RpkiAspa, RpkiPayload, RpkiValidation};
 pub(super) fn caches(rpki: &Rpki) -> String {
     let mut table = Table::new(&[
         "Cache",
+        "Transport",
         ">Pref",
         "State",
         ">Version",
@@ -24,6 +25,7 @@ pub(super) fn caches(rpki: &Rpki) -> String {
         let left = c.age_seconds.map(|age| u64::from(c.expire_seconds).saturating_sub(age));
         table.row([
             c.address.to_string(),
+            if c.tls { "TLS" } else { "TCP" }.into(),
             c.preference.to_string(),
             c.state.clone(),
             option(c.version.map(|n| n.to_string())),
@@ -132,6 +134,7 @@ mod tests {
         let up = RpkiCache {
             address: "192.0.2.1:323".parse().unwrap(),
             local: None,
+            tls: false,
             preference: 1,
             state: "idle".into(),
             next_seconds: 3000,
@@ -150,7 +153,8 @@ mod tests {
             last_error: None,
         };
         let down = RpkiCache {
-            address: "[2001:db8::1]:323".parse().unwrap(),
+            address: "[2001:db8::1]:324".parse().unwrap(),
+            tls: true,
             state: "waiting".into(),
             next_seconds: 8,
             version: None,
@@ -178,10 +182,10 @@ mod tests {
         assert_eq!(
             text.lines().collect::<Vec<_>>(),
             [
-                "Cache              Pref  State    Version  Session  Serial     IPv4    IPv6   ASPA     Age  Expires in  Used  Failures",
-                "192.0.2.1:323         1  idle           1        7      12  412,000  98,000  1,200  10m00s       1h50m  yes          0",
-                "[2001:db8::1]:323     1  waiting        -        -       -        0       0      0       -           -  no           3",
-                "[2001:db8::1]:323: Connection refused; next step in 8s",
+                "Cache              Transport  Pref  State    Version  Session  Serial     IPv4    IPv6   ASPA     Age  Expires in  Used  Failures",
+                "192.0.2.1:323      TCP           1  idle           1        7      12  412,000  98,000  1,200  10m00s       1h50m  yes          0",
+                "[2001:db8::1]:324  TLS           1  waiting        -        -       -        0       0      0       -           -  no           3",
+                "[2001:db8::1]:324: Connection refused; next step in 8s",
                 "In use: 412,001 IPv4 and 98,000 IPv6 payloads, 1,200 ASPA records; local exceptions: 1 filter, 2 assertions",
             ]
         );

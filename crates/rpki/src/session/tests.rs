@@ -96,6 +96,33 @@ fn start_and_refresh() {
     assert_eq!(session.tick(at(113)), [query(3)]);
 }
 
+/// A restarted cache may close the connection before its Error Report is out: who asked again would never learn of the other
+/// Session ID.
+#[test]
+fn a_serial_query_without_an_answer_is_followed_by_a_reset_query() {
+    let mut session = synchronized();
+    session.closed("closed by the cache", at(10));
+    assert_eq!(session.tick(at(11)), [Effect::Connect]);
+    assert_eq!(session.connected(at(11)), [sent(1, Pdu::SerialQuery { session: 7, serial: 1 })]);
+    session.closed("closed by the cache", at(11));
+    assert_eq!((counts(session.records()), session.complete()), ((1, 1), Some(at(0))));
+    session.tick(at(13));
+    assert_eq!(session.connected(at(13)), [sent(1, Pdu::ResetQuery)]);
+    let answer = [Pdu::CacheResponse { session: 9 }, record(true, "10.0.0.0/8", 1), end(9, 0)];
+    assert_eq!(session.received(&bytes(1, &answer), at(13)), [Effect::Changed]);
+    assert_eq!((counts(session.records()), session.id()), ((1, 0), Some((9, 0))));
+}
+
+/// Other TLS settings begin another connection, and the records stay.
+#[test]
+fn reconnect_keeps_the_records() {
+    let mut session = synchronized();
+    session.reconnect(at(5));
+    assert_eq!((session.tick(at(5)), session.last_error()), (vec![Effect::Connect], None));
+    assert_eq!(session.connected(at(5)), [sent(1, Pdu::SerialQuery { session: 7, serial: 1 })]);
+    assert_eq!(counts(session.records()), (1, 1));
+}
+
 /// Section 8.3: a Cache Reset keeps the records until the new ones are complete.
 #[test]
 fn cache_reset_keeps_the_records_until_the_answer() {

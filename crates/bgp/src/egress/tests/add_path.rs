@@ -27,7 +27,7 @@ fn path(source: u32, asn: u32, tagged: bool) -> BestPath {
         build::list(&mut bytes, 0xc0, code::COMMUNITIES, &[0xfd, 0xe8, 0, 1]);
     }
     let hop = NextHop::V4(Ipv4Addr::new(198, 51, 100, source as u8));
-    BestPath { attrs: AttrSet::new(&bytes, hop), source: PeerId(source) }
+    BestPath { attrs: AttrSet::new(&bytes, hop), source: PeerId(source), suppressed: false }
 }
 
 /// A path with its identifier, and whether it equals the best.

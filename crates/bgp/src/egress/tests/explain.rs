@@ -8,7 +8,7 @@ fn explanation_has_reasons_as_sentences() {
     let infos = harness_peers();
     let worker = joined(&infos);
     let reasons = |peer, source, attrs, prefix: &str| {
-        let best = BestPath { attrs, source: PeerId(source) };
+        let best = BestPath { attrs, source: PeerId(source), suppressed: false };
         worker.advertised(PeerId(peer), p4(prefix), &best).1
     };
     let plain = || attrs_for(3, AfiSafi::Ipv4Unicast);
@@ -30,7 +30,7 @@ fn explanation_has_reasons_as_sentences() {
             "not sent: there is no next hop of this family that the peer could use"
         ]
     );
-    let best = BestPath { attrs: plain(), source: PeerId(10) };
+    let best = BestPath { attrs: plain(), source: PeerId(10), suppressed: false };
     let exports = worker.exports(p4("0.0.0.0/8"), &best, &RankedBatch::default());
     let sent = |e: &Export| (e.members, e.sent);
     // Two clients; one that IPv4 goes to alone; two internal ones; externals; the two-octet one, the one that gets nothing,

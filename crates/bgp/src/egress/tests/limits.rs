@@ -25,7 +25,7 @@ fn worker() -> (Worker, Vec<PeerInfo>) {
 
 fn path(n: u8, source: u32) -> BestPath {
     // Not one with NO_EXPORT or NO_ADVERTISE.
-    BestPath { attrs: attrs(7 * n + 3), source: PeerId(source) }
+    BestPath { attrs: attrs(7 * n + 3), source: PeerId(source), suppressed: false }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn sent(source_has: bool, peer_has: bool, stale: bool) -> Result<AttrSet, String
     let plain = attrs(3).with_community(Community(7));
     let attrs = if stale { plain.with_community(Community::LLGR_STALE) } else { plain };
     let mut messages = Vec::new();
-    let best = BestPath { attrs, source: source.id };
+    let best = BestPath { attrs, source: source.id, suppressed: false };
     let path = offers::explain(&settings, &source, &best, p4("0.0.0.0/8"), &mut messages);
     path.map(|path| path.attrs).ok_or_else(|| messages.join("; "))
 }
@@ -45,7 +45,7 @@ fn partial_deployment_sends_no_export_and_a_local_pref_of_zero() {
         let plain = attrs(3);
         for attrs in [plain.clone(), plain.with_community(Community::LLGR_STALE)] {
             let stale = attrs.llgr_stale();
-            let best = BestPath { attrs, source: source.id };
+            let best = BestPath { attrs, source: source.id, suppressed: false };
             let path = offers::explain(&settings, &source, &best, p4("0.0.0.0/8"), &mut Vec::new());
             assert_eq!(path.is_some(), partial || !stale, "{kind:?}");
             let Some(path) = path else { continue };

@@ -7,7 +7,7 @@ use super::*;
 fn refresh_of_a_member_that_understands_it_has_marks_around_the_table() {
     let infos: Vec<PeerInfo> = (0..2).map(|id| peer(id, PeerKind::Client)).collect();
     let mut worker = joined(&infos);
-    let path = BestPath { attrs: attrs(3), source: PeerId(9) };
+    let path = BestPath { attrs: attrs(3), source: PeerId(9), suppressed: false };
     worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::External))));
     let change = |old: Option<&BestPath>, new: Option<&BestPath>| best_batch(&[(p4("10.0.0.0/8"), old, new)]);
     worker.handle(EgressIn::Best(Arc::new(change(None, Some(&path)))));
@@ -52,6 +52,7 @@ fn end_of_a_refresh_follows_the_routes_of_a_batch_that_was_put_back() {
     let prefixes: Vec<Prefix<V4>> = (0..6).map(|n| p4(&format!("10.{n}.0.0/16"))).collect();
     // Two paths of each prefix, of which none has a well-known community.
     let of = |n: usize, version: usize| BestPath {
+        suppressed: false,
         attrs: attrs([2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 16, 17][n + 6 * version]),
         source: PeerId(9),
     };

@@ -15,7 +15,7 @@ fn extended_communities_that_are_not_transitive_stay_in_the_as() {
         bytes.splice(at..at, extended);
         let (source, to) = (peer(1, PeerKind::External), peer(2, kind));
         let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
-        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
+        let path = paths::Path::plain(&BestPath { attrs, source: source.id, suppressed: false });
         let mut out = Vec::new();
         export::attributes(&to.egress, &source, &path, &mut out);
         let found = Attributes::new(&out).find(|a| a.code == code::EXTENDED_COMMUNITIES);
@@ -48,7 +48,7 @@ fn tunnels_and_ipv6_communities_that_are_not_transitive_stay_in_the_as() {
     let sent = |kind| {
         let (source, to) = (peer(1, PeerKind::Internal), peer(2, kind));
         let attrs = AttrSet::new(&bytes, NextHop::V4(Ipv4Addr::new(198, 51, 100, 1)));
-        let path = paths::Path::plain(&BestPath { attrs, source: source.id });
+        let path = paths::Path::plain(&BestPath { attrs, source: source.id, suppressed: false });
         let mut out = Vec::new();
         export::attributes(&to.egress, &source, &path, &mut out);
         [code::TUNNEL_ENCAPSULATION, code::IPV6_EXTENDED_COMMUNITIES]
@@ -71,7 +71,8 @@ fn prefix_sids_go_to_internal_peers_and_to_external_ones_inside_the_sr_domain() 
     let sent = |kind, prefix_sid| {
         let (source, mut to) = (peer(1, PeerKind::Client), peer(2, kind));
         to.egress.prefix_sid = prefix_sid;
-        let path = paths::Path::plain(&BestPath { attrs: with_sid.clone(), source: source.id });
+        let path =
+            paths::Path::plain(&BestPath { attrs: with_sid.clone(), source: source.id, suppressed: false });
         let mut out = Vec::new();
         export::attributes(&to.egress, &source, &path, &mut out);
         let last = Attributes::new(&out).last().map(|a| a.code);
@@ -89,7 +90,7 @@ fn prefix_sids_go_to_internal_peers_and_to_external_ones_inside_the_sr_domain() 
 fn prefix_sids_of_a_neighbour_that_joins_or_leaves_the_sr_domain_are_sent_or_taken_back() {
     let mut infos = vec![peer(1, PeerKind::Internal), peer(2, PeerKind::External)];
     let mut worker = joined(&infos);
-    let path = BestPath { attrs: attrs(4), source: PeerId(1) };
+    let path = BestPath { attrs: attrs(4), source: PeerId(1), suppressed: false };
     let prefix = p4("10.0.0.0/8");
     let mut tables = BTreeMap::new();
     worker.handle(EgressIn::Best(Arc::new(best_batch(&[(prefix, None, Some(&path))]))));
@@ -131,7 +132,7 @@ fn sent_aigp(
     let [source, mut to] = [peer(1, kinds[0]), peer(2, kinds[1])];
     to.egress.aigp = true;
     settings(&mut to.egress);
-    let path = BestPath { attrs, source: source.id };
+    let path = BestPath { attrs, source: source.id, suppressed: false };
     let path = offers::explain(&to.egress, &source, &path, p4("10.0.0.0/8"), &mut Vec::new()).unwrap();
     let mut out = Vec::new();
     export::attributes(&to.egress, &source, &path, &mut out);

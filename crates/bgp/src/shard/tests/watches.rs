@@ -12,9 +12,15 @@ const ID: WatchId = WatchId(7);
 
 /// A watch of the routes inside 0.0.0.0/8, where [`prefix`] puts the first 1024.
 fn aggregate(generation: u32, suppression: Option<bool>) -> ShardIn {
+    marking(generation, suppression, false)
+}
+
+/// The same; `unsuppresses`: workers get suppressed paths, marked.
+fn marking(generation: u32, suppression: Option<bool>, unsuppresses: bool) -> ShardIn {
     let routes = WatchedRoutes::MoreSpecific("0.0.0.0/8".parse().unwrap());
     let suppression = suppression.map(|advertised| Suppression { policy: None, advertised });
-    ShardIn::Watch(Arc::new(WatchSet { generation, watches: vec![Watch { id: ID, routes, suppression }] }))
+    let watches = vec![Watch { id: ID, routes, suppression }];
+    ShardIn::Watch(Arc::new(WatchSet { generation, unsuppresses, watches }))
 }
 
 /// The news, as the last presence of the watch and the last complete generation.
@@ -119,6 +125,70 @@ fn suppressed_contributors_are_not_sent_and_come_back() {
     assert!(bench.shard.watched().is_empty());
 }
 
+/// The changes that workers get, each side as its source and whether it is marked.
+fn marked(effects: &Effects) -> Vec<[Option<(u32, bool)>; 2]> {
+    let batches = effects.egress.iter().filter_map(|effect| match effect {
+        ToEgress::All(batch) | ToEgress::Workers(batch) => Some(batch),
+        _ => None,
+    });
+    let of_batch = |batch: &BestBatch| -> Vec<_> {
+        let path = |index: u32| {
+            (index != NONE).then(|| {
+                let path = &batch.paths[index as usize];
+                (path.source.0, path.suppressed)
+            })
+        };
+        batch.changes.v4.iter().map(|change| [path(change.old), path(change.new)]).collect()
+    };
+    batches.flat_map(of_batch).collect()
+}
+
+#[test]
+fn suppressed_paths_are_marked_for_workers_while_a_peer_may_get_them() {
+    let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
+    bench.handle(marking(1, Some(true), true));
+    bench.routes(&one, Some(&set(0, 7)), [0, 5000]);
+    let effects = bench.finish();
+    assert_eq!(marked(&effects), [[None, Some((1, true))], [None, Some((1, false))]]);
+    assert_eq!(of_stations(&effects), [(None, Some(1)); 2]);
+    bench.routes(&two, Some(&set(1, 8)), [0]);
+    assert_eq!(marked(&bench.finish()), [[Some((1, true)), Some((2, true))]]);
+    bench.handle(ShardIn::Dump(DumpRequest {
+        worker: 3,
+        token: 9,
+        family: AfiSafi::Ipv4Unicast,
+        scope: DumpScope::default(),
+        ranked: false,
+    }));
+    let mut dumped = Vec::new();
+    for effect in bench.finish().egress {
+        let ToEgress::One(3, EgressIn::Dump { batch, .. }) = effect else { panic!("{effect:?}") };
+        dumped.extend(batch.changes.v4.iter().map(|change| {
+            let path = &batch.paths[change.new as usize];
+            (path.source.0, path.suppressed)
+        }));
+    }
+    dumped.sort_unstable();
+    assert_eq!(dumped, [(1, false), (2, true)]);
+    let view = bench.shard.advertised(prefix(0)).unwrap();
+    assert!(view.path.unwrap().suppressed && !view.suppressed_by.is_empty());
+    // No peer may get them any more, then some may again, then the aggregate suppresses nothing.
+    bench.handle(marking(2, Some(true), false));
+    assert_eq!(marked(&bench.finish()), [[Some((2, true)), None]]);
+    bench.handle(marking(3, Some(true), true));
+    assert_eq!(marked(&bench.finish()), [[None, Some((2, true))]]);
+    bench.handle(marking(4, None, true));
+    let effects = bench.finish();
+    assert_eq!(marked(&effects), [[Some((2, true)), Some((2, false))]]);
+    assert_eq!(of_stations(&effects), []);
+    bench.handle(marking(5, Some(true), true));
+    assert_eq!(marked(&bench.finish()), [[Some((2, false)), Some((2, true))]]);
+    bench.routes(&two, None, [0]);
+    assert_eq!(marked(&bench.finish()), [[Some((2, true)), Some((1, true))]]);
+    bench.routes(&one, None, [0]);
+    assert_eq!(marked(&bench.finish()), [[Some((1, true)), None]]);
+}
+
 /// What peers have stays until the aggregate is there, and what they do not have is not sent.
 #[test]
 fn contributors_that_were_advertised_stay_until_the_suppression_covers_them() {
@@ -161,7 +231,11 @@ fn members_of_sets_with_a_policy_are_those_that_it_accepts() {
     let set_of = PrefixSet::new([PrefixRange::exact(prefix(0).any()), PrefixRange::exact(prefix(1).any())]);
     let watch = |policy| {
         let routes = WatchedRoutes::In(Named::new("two", set_of.clone()), Some(Arc::new(policy)));
-        WatchSet { generation: 1, watches: vec![Watch { id: ID, routes, suppression: None }] }
+        WatchSet {
+            generation: 1,
+            unsuppresses: false,
+            watches: vec![Watch { id: ID, routes, suppression: None }],
+        }
     };
     bench.handle(ShardIn::Watch(Arc::new(watch(ribtide_policy::Policy::reject()))));
     bench.routes(&peer(1, 1), Some(&set(0, 7)), [0, 1, 2]);
