@@ -116,7 +116,7 @@ async fn refuse(mut io: impl AsyncRead + AsyncWrite + Unpin, has_tls: bool) -> i
         return Ok(());
     }
     // A response before the request could be lost with it.
-    io.read(&mut [0; 4096]).await?;
+    let _any = io.read(&mut [0; 4096]).await?;
     io.write_all(REFUSAL.as_bytes()).await?;
     io.shutdown().await
 }

@@ -143,8 +143,7 @@ impl Stages {
             config.clone(),
             listed.clone(),
             (writing_port.clone(), handle.repairs.clone()),
-            notes.clone(),
-            channel.rib.feedback.clone(),
+            (notes.clone(), channel.rib.feedback.clone()),
             OnLinkRoutes::new(missing.clone()),
             channel.stop.clone(),
         )

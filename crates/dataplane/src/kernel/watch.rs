@@ -155,8 +155,7 @@ impl Watcher {
         config: KernelConfig,
         listed: Listed,
         (writer, repairs): (Arc<AtomicU32>, Arc<RepairCounters>),
-        notes: ring::Sender<Note>,
-        feedback: ring::Sender<RibIn>,
+        (notes, feedback): (ring::Sender<Note>, ring::Sender<RibIn>),
         on_link: OnLinkRoutes,
         stop: Stop,
     ) -> io::Result<Watcher> {

@@ -75,7 +75,7 @@ impl Others {
                     state.by_others(&unset(route(prefix, RTPROT_STATIC, None, NextHops::None)));
                     continue;
                 }
-                Some(RibHops::Blackhole) => None,
+                Some(RibHops::Blackhole | RibHops::Unreachable) => None,
                 Some(RibHops::Via(hops)) => hops.first().map(|hop| {
                     let ifindex = hop.interface.unwrap_or(1);
                     Hop { via: Via { gateway: hop.gateway, ifindex, onlink: false }, weight: 1 }

@@ -105,11 +105,14 @@ pub(crate) trait Mirror<Which = ()>: Sized + 'static {
         &mut self,
         found: Vec<(KeyOf<Self, Which>, Found)>,
         producer: Self::Producer,
-    ) -> Result<Vec<(KeyOf<Self, Which>, Difference)>, Error>;
+    ) -> Result<Vec<Repaired<Self, Which>>, Error>;
 }
 
 /// The key of a row of a stage.
 pub(crate) type KeyOf<S, Which = ()> = <<S as Mirror<Which>>::Row as WantedRow>::Key;
+
+/// A row that was repaired, and what was wrong with it.
+pub(crate) type Repaired<S, Which = ()> = (KeyOf<S, Which>, Difference);
 
 /// Where the keys are that a consumer has not taken yet.
 #[derive(Clone, Copy)]

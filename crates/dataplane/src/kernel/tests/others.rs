@@ -83,6 +83,9 @@ impl Running {
                 Some(NextHops::Blackhole) => {
                     self.learnt.insert(prefix.to_string(), "blackhole".into());
                 }
+                Some(NextHops::Unreachable) => {
+                    self.learnt.insert(prefix.to_string(), "unreachable".into());
+                }
                 None => assert!(self.learnt.remove(&prefix.to_string()).is_some(), "{prefix} was never told"),
             }
         });
