@@ -1,6 +1,7 @@
 //! The OpenAPI document of the API, from the list of endpoints and the types that they take and give. `GET /v1/openapi.json`
 //! serves it, and contrib/openapi.json is the same.
 
+use super::access::is_private;
 use super::endpoints::{Effect, Endpoint, Output, SchemaOf, endpoints};
 use ribtide_model::ApiError;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
@@ -45,7 +46,8 @@ fn generate() -> Value {
             "securitySchemes": { "token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "The token of api.token-file; over TCP only, and only for changes.",
+                "description": "The token of api.token-file, over TCP only: for changes, and for reads of the configuration, \
+                                the log and events. Over the Unix socket the permissions of its file decide.",
             } },
         },
     })
@@ -92,7 +94,7 @@ fn operation(
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if endpoint.effect == Effect::Change {
+    if endpoint.effect == Effect::Change || is_private(endpoint.path) {
         // Over the Unix socket its permissions decide.
         operation["security"] = json!([{ "token": [] }, {}]);
     }
@@ -123,4 +125,26 @@ fn query_parameters(input: &Value) -> Vec<Value> {
         json!({ "name": name, "in": "query", "required": required, "schema": schema })
     };
     fields.into_iter().flatten().map(parameter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_has_security_where_the_server_takes_the_token() {
+        let paths = document()["paths"].as_object().unwrap();
+        let mut private = Vec::new();
+        for (path, operations) in paths {
+            for (method, operation) in operations.as_object().unwrap() {
+                let is_change = method == "post" && !path.ends_with("lookup");
+                let takes_token = operation.get("security").is_some();
+                assert_eq!(takes_token, is_change || is_private(path), "{method} {path}");
+                if takes_token && !is_change {
+                    private.push(path.as_str());
+                }
+            }
+        }
+        assert_eq!(private, ["/v1/configuration", "/v1/events", "/v1/log", "/v1/reload/check"]);
+    }
 }
