@@ -26,11 +26,6 @@ use tokio::net::{TcpStream, UnixStream};
 const REFUSED_MAX: u32 = 20;
 /// Reads that take the token over TCP: they name files, users and the operator's own texts.
 const PRIVATE: [&str; 4] = ["/v1/configuration", "/v1/events", "/v1/log", "/v1/reload/check"];
-
-/// Whether a read of this path takes the token over TCP.
-pub(super) fn is_private(path: &str) -> bool {
-    PRIVATE.contains(&path)
-}
 /// Which site a browser's request comes from (W3C, Fetch Metadata Request Headers, 2.4).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 /// The period of [`REFUSED_MAX`].
@@ -195,7 +190,7 @@ pub(super) async fn guard(
         )));
     }
     let headers = request.headers();
-    let is_private = is_private(request.uri().path());
+    let is_private = PRIVATE.contains(&request.uri().path());
     // The endpoint of a change refuses pages itself, and logs it. Another site may link to the page.
     if (request.method() != Method::POST || is_private) && !page::is_file(request.uri().path()) {
         no_page(headers, "read")?;
