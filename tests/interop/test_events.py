@@ -71,6 +71,23 @@ def test_routes_come_as_they_change_and_as_a_client_filters_them(host, router):
         assert refused.value.status == 400 and why in refused.value.sentence
 
 
+def test_route_events_follow_a_prefix_that_an_aggregate_suppresses(host):
+    """Its best path changes while it is suppressed, and a client sees it: the state that it has is that of `show route`."""
+    router = Ribtide(host, CONFIG + '[[bgp.aggregate]]\nprefix = "20.0.0.0/8"\nsummary-only = true\n')
+    events = Client(router.socket).events(kind="route", prefix="20.1.0.0/16", match="exact")
+    begun(events)
+    first, second = Speaker(host, FIRST, 65010), Speaker(host, SECOND, 65011)
+    first.send(update(["20.1.0.0/16"], [65010, 64900], "10.0.0.5"))
+    assert route(next(events)) == ("20.1.0.0/16", None, FIRST)
+    assert router.show("route", "20.1.0.0/16")[0]["suppressed_by"] == ["20.0.0.0/8"]
+    second.send(update(["20.1.0.0/16"], [65011], "10.0.0.6"))
+    assert route(next(events)) == ("20.1.0.0/16", FIRST, SECOND)
+    second.send(raw_update(prefixes(["20.1.0.0/16"])))
+    assert route(next(events)) == ("20.1.0.0/16", SECOND, FIRST)
+    first.send(raw_update(prefixes(["20.1.0.0/16"])))
+    assert route(next(events)) == ("20.1.0.0/16", FIRST, None)
+
+
 def test_sessions_and_changes_come_and_a_client_resumes(host, router):
     api = Client(router.socket)
     events = api.events()

@@ -105,6 +105,8 @@ def test_every_endpoint_replies_as_the_document_says(router):
         "get_v1_explain": {"prefix": route["routes"][0]["prefix"], "to": feed},
         "get_v1_rpki_validation": {"prefix": PREFIX, "asn": 65001},
         "get_v1_bgp_neighbors_address": {"address": feed},
+        "get_v1_bgp_neighbors_address_messages": {"address": feed},
+        "get_v1_bgp_neighbors_address_messages_mrt": {"address": feed},
         "get_v1_bgp_neighbors_address_received": {"address": feed, "limit": 10},
         "get_v1_bgp_neighbors_address_filtered": {"address": feed, "limit": 10},
         "get_v1_bgp_neighbors_address_advertised": {"address": feed, "all": True},

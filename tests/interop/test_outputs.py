@@ -65,6 +65,7 @@ COMMANDS = {
     "show bgp neighbor NEIGHBOR advertised": ("show", "bgp", "neighbor", FIRST, "advertised", "--all"),
     "show bgp neighbor NEIGHBOR received": ("show", "bgp", "neighbor", FIRST, "received"),
     "show bgp neighbor NEIGHBOR filtered": ("show", "bgp", "neighbor", FIRST, "filtered"),
+    "show bgp neighbor NEIGHBOR messages": ("show", "bgp", "neighbor", FIRST, "messages"),
     "show route": ("show", "route", "--detail"),
     "show route vrf": ("show", "route", "vrf", "default"),
     "show route rib-sharding SHARD": ("show", "route", "rib-sharding", "0"),
@@ -101,6 +102,8 @@ def test_outputs_are_what_the_schema_says(router, folder):
         args = COMMANDS.get(output, tuple(output.split()))
         if output == "dump mrt":
             args = ("dump", "mrt", f"{folder}/table.mrt")
+        if output == "dump messages":
+            args = ("dump", "messages", FIRST, f"{folder}/messages.mrt")
         if output == "check --diff":
             other = folder / "other.toml"
             other.write_text(router.config.read_text() + '[[static]]\nprefix = "198.18.5.0/24"\nblackhole = true\n')

@@ -141,7 +141,7 @@ async fn exchange<I>(
             // A client that follows events waits for them: the request is under way until one side ends it.
             let follows = |r: &Response| r.headers().get(CONTENT_TYPE).is_some_and(|t| t == EVENT_STREAM);
             response.map(|response| match follows(&response) {
-                true => response.map(|body| Body::new(Held { body, _working: working })),
+                true => response.map(|body| Body::new(Held { body, working })),
                 false => response,
             })
         }
@@ -153,15 +153,15 @@ async fn exchange<I>(
     let mut served = std::pin::pin!(served);
     loop {
         // A client that waits for its next request is closed by `HEAD_TIMEOUT`; what idles longer
-        // does not read its response.
-        let idle_since = connection.idle_since();
-        let deadline = idle_since.unwrap_or_else(Instant::now) + RESPONSE_TIMEOUT;
+        // does not read its response, nor the events that it follows.
+        let unread_since = connection.unread_since();
+        let deadline = unread_since.unwrap_or_else(Instant::now) + RESPONSE_TIMEOUT;
         tokio::select! {
             // An error is the client's: it left, or sent no HTTP.
             _ = served.as_mut() => return,
             () = connection.close.notified() => return,
             () = sleep_until(deadline) => {
-                if idle_since.is_some() && connection.idle_since() == idle_since {
+                if unread_since.is_some() && connection.unread_since() == unread_since {
                     return;
                 }
             }
@@ -174,6 +174,8 @@ async fn exchange<I>(
 struct Connection {
     /// Since when no request is under way; `None`: one is.
     idle_since: Mutex<Option<Instant>>,
+    /// When it last had room for events; `None`: its client follows none.
+    had_room: Mutex<Option<Instant>>,
     /// The connection has to make room.
     close: Notify,
 }
@@ -181,6 +183,15 @@ struct Connection {
 impl Connection {
     fn idle_since(&self) -> Option<Instant> {
         *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when nothing happened that its client caused; `None`: a request is under way.
+    fn unread_since(&self) -> Option<Instant> {
+        self.idle_since().or(*self.had_room.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_had_room(&self, at: Option<Instant>) {
+        *self.had_room.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     fn set_idle_since(&self, since: Option<Instant>) {
@@ -273,7 +284,8 @@ impl Connections {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if list.len() < self.max {
             let idle_since = Mutex::new(Some(Instant::now()));
-            let connection = Arc::new(Connection { idle_since, close: Notify::new() });
+            let connection =
+                Arc::new(Connection { idle_since, had_room: Mutex::default(), close: Notify::new() });
             list.push(connection.clone());
             return Some(connection);
         }
@@ -301,10 +313,16 @@ impl Drop for Place {
     }
 }
 
-/// A body whose request is under way until it is dropped.
+/// A body of events, whose request is under way until it is dropped. It is polled while the connection has room.
 struct Held {
     body: Body,
-    _working: Working,
+    working: Working,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.working.connection.set_had_room(None);
+    }
 }
 
 impl HttpBody for Held {
@@ -315,6 +333,7 @@ impl HttpBody for Held {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.working.connection.set_had_room(Some(Instant::now()));
         Pin::new(&mut self.body).poll_frame(context)
     }
 }
@@ -458,5 +477,37 @@ mod tests {
             assert!(ended(&mut client).await, "{sent:?}");
             assert!(begin.elapsed() <= 2 * HEAD_TIMEOUT, "{sent:?}: {:?}", begin.elapsed());
         }
+    }
+
+    /// Events without end.
+    struct Flood;
+
+    impl HttpBody for Flood {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b':'; 1 << 16])))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_whose_client_does_not_read_its_events_is_closed_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let events = || async { ([(CONTENT_TYPE, EVENT_STREAM)], Body::new(Flood)) };
+        let router = Router::new().route("/", get(events));
+        let connections = Arc::new(Connections::new(1, Arc::default()));
+        let connection = connections.try_admit().unwrap();
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        let (io, peer) = listener.accept().await.unwrap();
+        let begin = Instant::now();
+        exchange(io, Caller::Tcp { peer, local: None }, router, connection, connections).await;
+        assert!(begin.elapsed() >= RESPONSE_TIMEOUT && begin.elapsed() <= 2 * RESPONSE_TIMEOUT);
+        drop(client);
     }
 }

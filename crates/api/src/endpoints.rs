@@ -204,7 +204,7 @@ impl Endpoints {
         let scrape = async |s, headers: HeaderMap, UrlQuery(Nothing {})| {
             let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
             let format = metrics::Format::accepted(accept);
-            let text = elsewhere(s, move |i| metrics::text(i, format)).await?;
+            let text = elsewhere(s, move |i| Ok(metrics::text(i, format))).await?;
             Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], text))
         };
         self.plain(path, &["text/plain", "application/openmetrics-text"], get(scrape))
@@ -275,6 +275,8 @@ pub(super) fn endpoints() -> Endpoints {
         .read_part("/v1/bgp/neighbors/{address}/advertised", |i, address, q: AdvertisedQuery| {
             answers::advertised(i, address, &q, limit(q.limit, MAX_ADVERTISED)?)
         })
+        .read_one("/v1/bgp/neighbors/{address}/messages", |i, address| answers::messages(i, address))
+        .read_one("/v1/bgp/neighbors/{address}/messages/mrt", |i, address| answers::mrt_messages(i, address))
         .read("/v1/bgp/groups", |i, q: GroupQuery| answers::bgp_groups(i, q.name.as_deref(), q.update_thread))
         .read("/v1/bgp/nexthops", |i, q: TrackedQuery| answers::tracked_next_hops(i, q.address))
         .read("/v1/bgp/aggregates", |i, Nothing {}| answers::aggregates(i))

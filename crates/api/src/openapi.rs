@@ -2,6 +2,7 @@
 //! serves it, and contrib/openapi.json is the same.
 
 use super::endpoints::{Effect, Endpoint, Output, SchemaOf, endpoints};
+use super::page;
 use ribtide_model::ApiError;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -42,11 +43,21 @@ fn generate() -> Value {
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "securitySchemes": { "token": {
-                "type": "http",
-                "scheme": "bearer",
-                "description": "The token of api.token-file; over TCP only, and only for changes.",
-            } },
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of api.token-file, over TCP only: for changes and for reads. Over the Unix socket its \
+                                    permissions decide.",
+                },
+                "read-token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of api.read-token-file, over TCP only. Reads of the configuration, the log and events \
+                                    take one of both tokens; so do all others on another address than a loopback one, unless \
+                                    clients show certificates.",
+                },
+            },
         },
     })
 }
@@ -92,9 +103,12 @@ fn operation(
     if !parameters.is_empty() {
         operation["parameters"] = parameters.into();
     }
-    if endpoint.effect == Effect::Change {
-        // Over the Unix socket its permissions decide.
-        operation["security"] = json!([{ "token": [] }, {}]);
+    if !page::is_file(endpoint.path) {
+        // Or none: over the Unix socket, and for most reads over a loopback address.
+        operation["security"] = match endpoint.effect {
+            Effect::Change => json!([{ "token": [] }, {}]),
+            Effect::Read => json!([{ "token": [] }, { "read-token": [] }, {}]),
+        };
     }
     operation
 }
@@ -123,4 +137,26 @@ fn query_parameters(input: &Value) -> Vec<Value> {
         json!({ "name": name, "in": "query", "required": required, "schema": schema })
     };
     fields.into_iter().flatten().map(parameter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_has_security_for_all_but_the_files_of_the_page() {
+        let paths = document()["paths"].as_object().unwrap();
+        for (path, operations) in paths {
+            for (method, operation) in operations.as_object().unwrap() {
+                let security = operation.get("security").map(|all| all.as_array().unwrap().len());
+                let is_change = method == "post" && !path.ends_with("lookup") && path != "/v1/reload/check";
+                let expected = match (path.starts_with("/v1/") || path == "/metrics", is_change) {
+                    (false, _) => None,
+                    (true, true) => Some(2),
+                    (true, false) => Some(3),
+                };
+                assert_eq!(security, expected, "{method} {path}");
+            }
+        }
+    }
 }

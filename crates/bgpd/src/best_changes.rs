@@ -1,6 +1,7 @@
 //! Changes of best paths for clients of the API: `/v1/events`.
 //!
-//! Shards hand over the batch that they give to workers, without a copy. Nothing waits for the receiver: a batch without
+//! Shards hand over the batch that they give to workers, without a copy, and that of prefixes that an aggregate suppresses.
+//! Nothing waits for the receiver: a batch without
 //! room is dropped and its changes are counted. While no client wants changes, a batch costs a look at a flag.
 
 use ribtide_bgp::message::BestBatch;
@@ -40,7 +41,7 @@ pub fn queue(rings: &Rings) -> (BestChangesSender, BestChanges) {
 }
 
 impl BestChangesSender {
-    /// Sends a batch that shards give to workers, if it is wanted.
+    /// Sends changes of the Loc-RIB, if they are wanted.
     #[inline]
     pub(super) fn offer(&self, batch: &Arc<BestBatch>) {
         if self.state.wanted.load(Acquire) && self.batches.try_send(batch.clone()).is_err() {

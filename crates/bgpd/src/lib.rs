@@ -30,6 +30,7 @@ pub mod owners;
 mod pace;
 mod placement;
 pub mod reader;
+pub mod recorder;
 pub mod resize;
 mod rib_change;
 pub mod session;

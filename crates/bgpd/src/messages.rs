@@ -17,6 +17,11 @@ impl MessageCounts {
         self.0[kind as usize - 1]
     }
 
+    /// Sets the count of a type, where another part of the program has it.
+    pub fn set(&mut self, kind: MessageType, count: u64) {
+        self.0[kind as usize - 1] = count;
+    }
+
     /// Adds the counts of another part of the session.
     pub fn add(&mut self, more: &MessageCounts) {
         self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);

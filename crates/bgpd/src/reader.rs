@@ -12,6 +12,7 @@ mod retained;
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
 use super::monitor::{MonitorIn, Taps};
+use super::recorder::{Direction, Recorded, Ring};
 use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
@@ -40,7 +41,7 @@ use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::StopSignal;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{
-    Frame, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
+    Frame, HEADER_LEN, MAX_EXTENDED_LEN, MAX_LEN, MessageType, RefreshKind, RouteRefresh, frame,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read};
@@ -87,6 +88,8 @@ pub(super) enum Command {
     EndOrigination(PeerId, u32),
     /// What shards watch from now on.
     Watch(Arc<WatchSet>),
+    /// How many bytes of messages of each session are kept from now on.
+    Record(usize),
 }
 
 /// Changes of the routes of one source of originated routes.
@@ -113,6 +116,8 @@ pub(super) struct Attach {
     pub(super) heard: Arc<AtomicU64>,
     /// What the peer can mark.
     pub(super) marks: Marks,
+    /// How many bytes of its messages are kept.
+    pub(super) record: usize,
 }
 
 /// A report to the session thread.
@@ -142,6 +147,8 @@ pub(super) enum What {
     Ignored(&'static str),
     /// The peer has sent all its initial routes of a family.
     EndOfRib(AfiSafi),
+    /// The last messages of an ended session.
+    Recorded(Vec<Recorded>),
     /// The reader dropped the ended session and informed the shards. If its routes were retained, they
     /// are no longer.
     Detached {
@@ -349,9 +356,22 @@ struct Session {
     marks: Marks,
     /// The start of an incomplete message.
     tail: Vec<u8>,
+    /// Its last messages.
+    recorded: Ring,
     queued: bool,
     /// Whether reading has stopped.
     ended: bool,
+}
+
+/// What a reader counts of a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SessionCounts {
+    /// Counters of its routes.
+    pub ingest: IngestCounters,
+    /// Messages read.
+    pub messages: MessageCounts,
+    /// Prefixes against its limits, where a family has one.
+    pub limited: ByFamily<Option<PrefixCount>>,
 }
 
 /// What a read left in the socket.
@@ -372,6 +392,22 @@ impl Reader {
     /// The prefixes of a session against its limits, where a family has one.
     pub fn prefix_count(&self, peer: PeerId, family: AfiSafi) -> Option<PrefixCount> {
         self.sessions.get(&peer)?.peer.prefix_count(family)
+    }
+
+    /// The counters, messages and prefixes against limits of a session, if it belongs to this reader.
+    pub fn session_counts(&self, peer: PeerId) -> Option<SessionCounts> {
+        let session = self.sessions.get(&peer)?;
+        Some(SessionCounts {
+            ingest: session.peer.counters,
+            messages: session.messages,
+            limited: ByFamily::new(|family| session.peer.prefix_count(family)),
+        })
+    }
+
+    /// The last messages of a session, if it belongs to this reader.
+    pub fn recorded(&self, peer: PeerId, session: u32) -> Vec<Recorded> {
+        let of = self.sessions.get(&peer).filter(|of| of.peer.info().session == session);
+        of.map_or_else(Vec::new, |of| of.recorded.iter().cloned().collect())
     }
 
     /// Messages read from a session.
@@ -560,6 +596,9 @@ impl Reader {
                 Command::Originate(origination) => self.originate(*origination),
                 Command::EndOrigination(peer, session) => self.end_origination(peer, session),
                 Command::Watch(set) => self.watch(set),
+                Command::Record(bytes) => {
+                    self.sessions.values_mut().for_each(|session| session.recorded.set_bound(bytes));
+                }
             }
         }
         any
@@ -600,7 +639,7 @@ impl Reader {
     }
 
     fn attach(&mut self, attach: Attach) {
-        let Attach { stream, unread, info, settings, heard, marks } = attach;
+        let Attach { stream, unread, info, settings, heard, marks, record } = attach;
         let (id, number) = (info.id, info.session);
         self.shards.iter_mut().for_each(|shard| shard.post(ShardIn::PeerUp(info.clone())));
         let registered = self.poll.registry().register(
@@ -618,6 +657,7 @@ impl Reader {
             max_len,
             marks,
             tail: unread,
+            recorded: Ring::new(record),
             queued: false,
             ended: false,
         };
@@ -671,7 +711,8 @@ impl Reader {
             return;
         }
         self.hand_on();
-        let Some(ended) = self.sessions.remove(&peer) else { return };
+        let Some(mut ended) = self.sessions.remove(&peer) else { return };
+        self.reports.post(Report { peer, session, what: What::Recorded(ended.recorded.take()) });
         // The session thread still has the connection, so a close of this descriptor does not
         // deregister it.
         let _ = self.poll.registry().deregister(&mut SourceFd(&ended.stream.as_raw_fd()));
@@ -737,11 +778,12 @@ impl Reader {
         };
         let buffer = std::mem::take(&mut self.buffer);
         let mut complete = FamilySet::NONE;
-        let mut rest = &buffer[..kept + read];
+        let whole = &buffer[..kept + read];
+        let (mut rest, mut recent) = (whole, whole.len());
         let handled = loop {
             let handled = match self.wants_received(id) {
-                false => self.messages(id, number, &mut rest, &mut complete, None),
-                true => self.monitored_messages(id, number, &mut rest, &mut complete),
+                false => self.messages(id, number, &mut rest, &mut complete, &mut recent, None),
+                true => self.monitored_messages(id, number, &mut rest, &mut complete, &mut recent),
             };
             match handled {
                 Ok(None) => break Ok(()),
@@ -749,6 +791,7 @@ impl Reader {
                 Err(what) => break Err(what),
             }
         };
+        self.record(id, &whole[whole.len() - recent..whole.len() - rest.len()]);
         self.buffer = buffer;
         self.refreshed(id, complete);
         match handled.and(outcome) {
@@ -760,20 +803,35 @@ impl Reader {
         }
     }
 
+    /// Notes the last messages of a read. A KEEPALIVE alone is only counted.
+    fn record(&mut self, id: PeerId, messages: &[u8]) {
+        if messages.len() > HEADER_LEN
+            && let Some(session) = self.sessions.get_mut(&id)
+        {
+            session.recorded.push(self.clock.now(), Direction::Received, messages.into());
+        }
+    }
+
     /// Handles every complete message in `rest`, up to a mark of a route refresh, or stores what is left. Families whose initial
-    /// routes are complete go to `complete`, and what monitors need to know of the messages to `monitored`.
+    /// routes are complete go to `complete`, and what monitors need to know of the messages to `monitored`. `recent`: how many
+    /// bytes there were from the first message on that the recorder has room for.
     fn messages(
         &mut self,
         id: PeerId,
         number: u32,
         rest: &mut &[u8],
         complete: &mut FamilySet,
+        recent: &mut usize,
         mut monitored: Option<&mut Handled>,
     ) -> Result<Option<Mark>, What> {
         let len = rest.len();
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
+        let bound = session.recorded.bound();
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
             *rest = (*rest).get(total_len..).unwrap_or_default();
+            if rest.len() >= bound {
+                *recent = rest.len();
+            }
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {

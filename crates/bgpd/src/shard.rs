@@ -586,7 +586,11 @@ impl ShardStage {
                     self.best_to_workers(&batch);
                 }
                 ToEgress::Workers(batch) => self.best_to_workers(&Arc::new(batch)),
-                ToEgress::Stations(batch) => self.best_to_monitor(&Arc::new(batch)),
+                ToEgress::Stations(batch) => {
+                    let batch = Arc::new(batch);
+                    self.best_to_monitor(&batch);
+                    self.events.offer(&batch);
+                }
                 ToEgress::Ranked(batch) => {
                     let batch = Arc::new(batch);
                     let workers = self.workers.iter_mut().zip(&self.sinks);

@@ -80,6 +80,11 @@ pub struct Config {
     pub shown: ShownConfig,
 }
 
+/// `bgp.recorder-bytes` unless set: two UPDATEs of the longest kind, or some 70 usual ones.
+const RECORDER_BYTES: usize = 8 * 1024;
+/// The most that it can be.
+const RECORDER_BYTES_MAX: usize = 1 << 20;
+
 /// The `[bgp]` table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BgpConfig {
@@ -93,6 +98,8 @@ pub struct BgpConfig {
     pub cpus: CpuChoice,
     /// Our cluster id (RFC 4456); the router id unless set.
     pub cluster_id: Ipv4Addr,
+    /// Bytes of the last messages that are kept of each neighbour, in each of its rings; 0: none.
+    pub recorder_bytes: usize,
     /// Compare MED between routes of different neighbouring ASes.
     pub always_compare_med: bool,
     /// Compare MED per neighbouring AS before anything else of lower rank, whatever the order of arrival.
@@ -513,6 +520,7 @@ impl Checker {
             update_threads: self.threads("update-threads", &file.update_threads),
             cpus: self.cpus(file),
             cluster_id: file.cluster_id.unwrap_or(router.router_id),
+            recorder_bytes: file.recorder_bytes.unwrap_or(RECORDER_BYTES),
             always_compare_med: file.always_compare_med,
             deterministic_med: file.deterministic_med.unwrap_or(true),
             med_missing_as_worst: file.med_missing_as_worst,
@@ -528,6 +536,11 @@ impl Checker {
             dynamic: Vec::new(),
             interfaces: Vec::new(),
         };
+        if bgp.recorder_bytes > RECORDER_BYTES_MAX {
+            let message =
+                format!("{} bytes are too many; write 0 to {RECORDER_BYTES_MAX}", bgp.recorder_bytes);
+            self.problem(key!["bgp", "recorder-bytes"], message);
+        }
         if !(1..=256).contains(&bgp.multipath) {
             let message = format!("{} equal paths cannot be; write 1 to 256", bgp.multipath);
             self.problem(key!["bgp", "multipath"], message);

@@ -122,6 +122,10 @@ pub(super) struct Bgp {
     /// Cluster id of the route reflector (RFC 4456).
     #[schemars(extend("x-default" = "the router id"))]
     pub(super) cluster_id: Option<Ipv4Addr>,
+    /// Bytes of the last messages that are kept of each neighbour: of received ones, of sent UPDATEs and of other sent ones
+    /// each; `0`: none.
+    #[schemars(extend("default" = 8192), extend("x-see" = "#recorded-messages"))]
+    pub(super) recorder_bytes: Option<usize>,
     /// Compare MED also between routes of different neighbouring ASes.
     #[serde(default)]
     pub(super) always_compare_med: bool,

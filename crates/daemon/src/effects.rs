@@ -102,6 +102,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     live("bgp.cpus", CPUS),
     live("bgp.numa-node", CPUS),
+    live("bgp.recorder-bytes", "the next message is kept with it, and what exceeds it is dropped"),
     live("bgp.always-compare-med", SELECTED_AGAIN),
     live("bgp.deterministic-med", SELECTED_AGAIN),
     live("bgp.med-missing-as-worst", SELECTED_AGAIN),
@@ -338,6 +339,7 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
         update_threads,
         cpus,
         cluster_id,
+        recorder_bytes,
         always_compare_med,
         deterministic_med,
         med_missing_as_worst,
@@ -358,6 +360,7 @@ fn of_bgp(old: &BgpConfig, new: &BgpConfig, key: &mut impl FnMut(&'static str, b
     key("bgp.update-threads", *update_threads == old.update_threads);
     key("bgp.cpus", *cpus == old.cpus);
     key("bgp.cluster-id", *cluster_id == old.cluster_id);
+    key("bgp.recorder-bytes", *recorder_bytes == old.recorder_bytes);
     key("bgp.always-compare-med", *always_compare_med == old.always_compare_med);
     key("bgp.deterministic-med", *deterministic_med == old.deterministic_med);
     key("bgp.med-missing-as-worst", *med_missing_as_worst == old.med_missing_as_worst);

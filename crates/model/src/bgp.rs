@@ -188,6 +188,36 @@ pub struct Neighbor {
     /// Time since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_down_seconds: Option<u64>,
+    /// Which side ended it: `local` or `peer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_down_by: Option<String>,
+    /// The last NOTIFICATION, of a session or of an attempt at one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_notification: Option<LastNotification>,
+    /// The configured hold time; 0: none.
+    #[serde(default)]
+    pub configured_hold_time: u16,
+    /// The configured interval of attempts to connect; absent: it must connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connect_retry_seconds: Option<u16>,
+    /// Import policies, by name.
+    #[serde(default)]
+    pub import_policy: String,
+    /// Export policies, by name.
+    #[serde(default)]
+    pub export_policy: String,
+    /// How its segments are signed: `tcp-md5` or `tcp-ao`; absent: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<String>,
+    /// The TTL of packets to it, where it may be several hops away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multihop: Option<u8>,
+    /// The most hops to it that the TTL of its packets may show (GTSM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_security: Option<u8>,
+    /// Whether BFD watches it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bfd: bool,
     /// Maximum prefixes, by family and direction.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub max_prefixes: Vec<MaxPrefixes>,
@@ -206,6 +236,49 @@ pub struct Neighbor {
     /// The established session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
+}
+
+/// A NOTIFICATION.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct LastNotification {
+    /// `received` or `sent`.
+    pub direction: String,
+    /// Time since then.
+    pub seconds: u64,
+    /// Its error code (RFC 4271 section 4.5).
+    pub code: u8,
+    /// Its subcode; 0: unspecific.
+    pub subcode: u8,
+    /// What it says, with decoded data.
+    pub text: String,
+    /// Its data in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub data: String,
+}
+
+/// What the kernel says of the TCP connection of a session.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TcpConnection {
+    /// Our port.
+    pub local_port: u16,
+    /// The peer's.
+    pub remote_port: u16,
+    /// Bytes of a sent segment at most.
+    pub send_mss: u32,
+    /// Bytes of received segments, estimated.
+    pub receive_mss: u32,
+    /// Smoothed round-trip time.
+    pub rtt_seconds: f64,
+    /// Its variation.
+    pub rtt_variation_seconds: f64,
+    /// The least of the last minutes.
+    pub least_rtt_seconds: f64,
+    /// Segments that may be in flight.
+    pub congestion_window: u32,
+    /// Segments in flight.
+    pub unacknowledged: u32,
+    /// Segments that were sent again.
+    pub retransmitted: u32,
 }
 
 /// Routes of a lost session that stay in use while the neighbour restarts (RFC 4724).
@@ -306,6 +379,18 @@ pub struct Session {
     pub keepalive_seconds: Option<u16>,
     /// Time since its reader received bytes.
     pub heard_seconds: u64,
+    /// Time until the hold timer expires, if nothing is received; absent without a hold time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_seconds_left: Option<u64>,
+    /// The TCP connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpConnection>,
+    /// The capabilities that we sent.
+    #[serde(default)]
+    pub capabilities_sent: Vec<String>,
+    /// The capabilities that the peer sent.
+    #[serde(default)]
+    pub capabilities_received: Vec<String>,
     /// 4-octet AS numbers (RFC 6793).
     pub four_octet_as: bool,
     /// Extended messages (RFC 8654).

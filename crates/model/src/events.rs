@@ -4,7 +4,7 @@ use super::ZonedAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The data of an event `route`: what egress workers have of a prefix changed.
+/// The data of an event `route`: the best path in force of a prefix changed, also where an aggregate suppresses the prefix.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RouteEvent {
     /// When the API got it, in UTC (RFC 3339).

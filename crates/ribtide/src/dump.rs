@@ -1,11 +1,11 @@
 //! `ribtide dump`: writes what the running router has into a file.
 
 use crate::client::Client;
-use crate::show::Output;
+use crate::show::{Output, escape};
 use crate::text;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use ribtide_model::MrtPage;
+use ribtide_model::{MrtMessages, MrtPage};
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -26,11 +26,23 @@ pub(crate) enum Dump {
         /// The file; one of this name is replaced
         file: PathBuf,
     },
+    /// The recorded messages of a neighbour as an MRT file (BGP4MP_ET, RFC 6396), as `ribtide show bgp neighbor NEIGHBOR messages`
+    ///
+    /// Sent messages are records of the subtypes MESSAGE_LOCAL and MESSAGE_AS4_LOCAL.
+    Messages {
+        /// Its address, its interface, or both as in fe80::1%swp1
+        neighbor: String,
+        /// The file; one of this name is replaced
+        file: PathBuf,
+    },
 }
 
 /// Runs the command.
 pub(crate) fn run(what: &Dump, output: &Output) -> Result<(), String> {
-    let Dump::Mrt { file } = what;
+    let file = match what {
+        Dump::Messages { neighbor, file } => return messages(neighbor, file, output),
+        Dump::Mrt { file } => file,
+    };
     // A file takes the place of what has the name, and must not take that of a device such as /dev/null.
     if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
         return Err(format!("{} is no regular file; write another name", file.display()));
@@ -57,6 +69,19 @@ pub(crate) fn run(what: &Dump, output: &Output) -> Result<(), String> {
     })
 }
 
+/// Writes the recorded messages of a neighbour.
+fn messages(neighbor: &str, file: &Path, output: &Output) -> Result<(), String> {
+    let path = format!("/v1/bgp/neighbors/{}/messages/mrt", escape(neighbor));
+    let mut reply: MrtMessages = Client::of(output)?.get(&path)?;
+    let records = bytes_of(&reply.records).ok_or(NO_MRT)?;
+    fs::write(file, records).map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
+    reply.records = String::new();
+    output.print(&reply, |reply| format!("{}: {}\n", file.display(), text::count(reply.messages, "message")))
+}
+
+/// What a reply is without MRT records.
+const NO_MRT: &str = "the router's reply is no MRT; is it another version?";
+
 /// Writes all pages. Returns the last one without its records.
 fn table(client: &Client, file: &Path) -> Result<MrtPage, String> {
     let failed = |e: std::io::Error| format!("{} cannot be written: {e}", file.display());
@@ -66,8 +91,7 @@ fn table(client: &Client, file: &Path) -> Result<MrtPage, String> {
     let mut path = "/v1/mrt/table".to_owned();
     loop {
         let mut page: MrtPage = client.get(&path)?;
-        let records =
-            bytes_of(&page.records).ok_or("the router's reply is no MRT; is it another version?")?;
+        let records = bytes_of(&page.records).ok_or(NO_MRT)?;
         out.write_all(&records).map_err(failed)?;
         if begin.elapsed() > QUIET {
             let bar = bar.get_or_insert_with(progress);

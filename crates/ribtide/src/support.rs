@@ -1,11 +1,12 @@
 //! `ribtide support`: a bundle for a report of a fault, without the secrets of the configuration.
 
 use crate::client::Client;
-use crate::show::Place;
+use crate::show::{Place, escape};
 use crate::text;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use ribtide_model::NeighborPage;
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -103,6 +104,14 @@ fn router(client: &Client, bundle: &mut Bundle) {
         bundle.add(&name, answer.map_err(|e| format!("{path}: {e}")));
     }
     bundle.add("metrics.txt", client.text("/metrics"));
+    // Which neighbours there are is in api/bgp-neighbors.json; the first page of them is enough for a fault of one.
+    let neighbors: Result<NeighborPage, String> = client.get("/v1/bgp/neighbors");
+    for neighbor in neighbors.map(|page| page.neighbors).unwrap_or_default() {
+        let path = format!("/v1/bgp/neighbors/{}/messages", escape(&neighbor.address.to_string()));
+        let answer = client.get::<Value>(&path).map(|answer| format!("{answer:#}\n"));
+        bundle
+            .add(&format!("messages/{}.json", neighbor.address), answer.map_err(|e| format!("{path}: {e}")));
+    }
 }
 
 /// The endpoints that need no field, of those the first page.

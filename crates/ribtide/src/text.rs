@@ -100,6 +100,34 @@ pub(crate) fn wrap(indent: &str, title: &str, between: &str, words: &[String]) -
     out
 }
 
+/// The text with lines of at most 80 columns: the rest of a longer line follows, indented. A line ends after a comma or a
+/// semicolon where there is one.
+pub(crate) fn fold(text: &str) -> String {
+    const WIDTH: usize = 80;
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len() + 4;
+        let (mut rest, mut width) = (line, WIDTH);
+        while rest.chars().count() > width {
+            let bound = rest.char_indices().nth(width + 1).map_or(rest.len(), |(at, _)| at);
+            // A word without a space before it stays whole.
+            let start = rest.len() - rest.trim_start().len();
+            let part = rest.get(start..bound).unwrap_or_default();
+            // Between two phrases, if one ends in the line.
+            let phrase = part.rfind(", ").max(part.rfind("; ")).map(|at| at + 1);
+            let Some(space) = phrase.or_else(|| part.rfind(' ')) else { break };
+            out.push_str(rest[..start + space].trim_end());
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            rest = rest[start + space..].trim_start();
+            width = WIDTH - indent;
+        }
+        out.push_str(rest);
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +140,21 @@ mod tests {
         );
         assert_eq!([count(1, "path"), count(1000, "path")], ["1 path", "1,000 paths"]);
         assert_eq!([bytes(17), bytes(1536), bytes(3 << 30)], ["17 B", "1.5 KiB", "3.0 GiB"]);
+    }
+
+    #[test]
+    fn folded_lines_have_at_most_80_columns_and_the_same_words() {
+        let long = format!("  Title {}\nshort\n", "some words, ".repeat(20));
+        let folded = fold(&long);
+        assert!(folded.lines().all(|line| line.chars().count() <= 80) && folded.lines().count() > 3);
+        assert_eq!(
+            folded.split_whitespace().collect::<Vec<_>>(),
+            long.split_whitespace().collect::<Vec<_>>()
+        );
+        assert!(folded.lines().nth(1).unwrap().starts_with("      "));
+        let word = "x".repeat(100);
+        assert_eq!(fold(&word), format!("{word}\n"));
+        assert_eq!(fold(&"y".repeat(80)).lines().count(), 1);
     }
 
     #[test]

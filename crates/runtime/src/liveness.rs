@@ -103,6 +103,43 @@ fn is_gone(state: &libc::tcp_info) -> bool {
         && (state.tcpi_retransmits > 0 || state.tcpi_probes > 1)
 }
 
+/// What the kernel says of a connection (TCP_INFO).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpState {
+    /// Bytes of a sent segment at most.
+    pub send_mss: u32,
+    /// Bytes of received segments, estimated.
+    pub receive_mss: u32,
+    /// Smoothed round-trip time and its variation.
+    pub rtt: [Duration; 2],
+    /// The least round-trip time of the last minutes.
+    pub least_rtt: Duration,
+    /// Segments that may be in flight.
+    pub congestion_window: u32,
+    /// Segments in flight.
+    pub unacknowledged: u32,
+    /// Segments that were sent again.
+    pub retransmitted: u32,
+}
+
+/// The state of a connection.
+///
+/// # Errors
+/// The system's.
+pub fn tcp_state(stream: &TcpStream) -> io::Result<TcpState> {
+    let state = state(stream)?;
+    let time = |microseconds: u32| Duration::from_micros(microseconds.into());
+    Ok(TcpState {
+        send_mss: state.tcpi_snd_mss,
+        receive_mss: state.tcpi_rcv_mss,
+        rtt: [time(state.tcpi_rtt), time(state.tcpi_rttvar)],
+        least_rtt: time(state.tcpi_min_rtt),
+        congestion_window: state.tcpi_snd_cwnd,
+        unacknowledged: state.tcpi_unacked,
+        retransmitted: state.tcpi_total_retrans,
+    })
+}
+
 /// TCP_INFO, tcp(7).
 #[expect(unsafe_code, reason = "neither std nor socket2 has this option")]
 fn state(stream: &TcpStream) -> io::Result<libc::tcp_info> {
@@ -128,6 +165,18 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::net::TcpListener;
+
+    #[test]
+    fn tcp_state_has_the_segment_size_and_round_trip_of_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut other = listener.accept().unwrap().0;
+        stream.write_all(b"x").unwrap();
+        other.read_exact(&mut [0]).unwrap();
+        let state = tcp_state(&stream).unwrap();
+        assert!(state.send_mss >= 536 && state.congestion_window > 0, "{state:?}");
+        assert!(!state.rtt[0].is_zero() && state.retransmitted == 0, "{state:?}");
+    }
 
     #[test]
     fn a_host_is_gone_that_acknowledges_nothing_of_what_is_sent_again() {

@@ -1,24 +1,25 @@
 //! `/v1/bgp/summary`, `/v1/bgp/neighbors`, `/v1/bgp/clear`. Sessions come from the session thread,
 //! received routes from readers, paths from shards, and sent routes from update threads.
 
-use super::{Changed, Refusal, RouterState, each_shard, summary, zones};
+use super::neighbor_counts::{Place, SessionState, received_counts, session_states};
+use super::{Changed, Refusal, RouterState, messages, summary, zones};
 use crate::request::NeighborQuery;
-use ribtide_bgp::egress::{Counters, MemberView};
+use ribtide_bgp::egress::Counters;
 use ribtide_bgp::fsm::Obstacle;
-use ribtide_bgp::ingest::{IngestCounters, LimitAction, PrefixCount, Refusal as Refused};
-use ribtide_bgp::peer::{self, FamilySet, PeerId, PeerKind};
-use ribtide_bgp::shard::{PeerCounts, Shard};
+use ribtide_bgp::ingest::{IngestCounters, LimitAction, Refusal as Refused};
+use ribtide_bgp::peer::{self, FamilySet, PeerKind};
 use ribtide_bgpd::messages::MessageCounts;
+use ribtide_bgpd::recorder::Direction;
 use ribtide_bgpd::session::tcp_ao::KeyState;
-use ribtide_bgpd::session::{NeighborView, RefusedConnections, Totals, UpView};
+use ribtide_bgpd::session::{self, NeighborView, RefusedConnections, Totals, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
-    BgpSummary, Clear, Cleared, GroupTotal, GroupTotals, MaxPrefixes, Messages, Neighbor, NeighborPage,
-    PeerRestart, PerFamilyCount, ReceiveCounters, Restart, SendCounters, SentPaths, Session, Stale, TcpAo,
-    Threading, WaitingInterface, WriteQueue, ZonedAddress,
+    BgpSummary, Clear, Cleared, GroupTotal, GroupTotals, LastNotification, MaxPrefixes, Messages, Neighbor,
+    NeighborPage, PeerRestart, PerFamilyCount, ReceiveCounters, Restart, SendCounters, SentPaths, Session,
+    Stale, TcpAo, TcpConnection, Threading, WaitingInterface, WriteQueue, ZonedAddress,
 };
-use ribtide_prefix::{AfiSafi, BgpFamily, ByFamily, for_each_bgp_family};
+use ribtide_prefix::AfiSafi;
 use ribtide_wire::bgp::message::MessageType;
 use ribtide_wire::bgp::notification::SHUTDOWN_TEXT_MAX;
 use std::collections::BTreeMap;
@@ -26,8 +27,6 @@ use std::sync::Arc;
 
 /// Neighbours in one call to the session thread.
 const NEIGHBORS_BATCH_MAX: usize = 256;
-/// Members in one call to an update thread, which counts the advertised routes of each.
-const MEMBERS: usize = 16;
 
 pub(super) fn bgp(router: &RouterState) -> Result<Arc<Bgp>, Refusal> {
     let none = || Refusal::Missing("this router runs no BGP; add a [bgp] table to its configuration".into());
@@ -270,94 +269,24 @@ pub(super) fn known_worker(bgp: &Bgp, worker: usize) -> Result<usize, Refusal> {
     Err(Refusal::Missing(format!("there is no update thread {worker}; there are {count}, numbered from 0")))
 }
 
-/// State of an established session outside of the session thread.
-#[derive(Default)]
-struct SessionState {
-    accepted: PerFamilyCount,
-    active: PerFamilyCount,
-    ingest: IngestCounters,
-    read: MessageCounts,
-    /// Routes before import policy, where they are kept.
-    received: Option<PerFamilyCount>,
-    /// Prefixes against the limits.
-    limited: ByFamily<Option<PrefixCount>>,
-    member: Option<MemberView>,
-    stale: PerFamilyCount,
-}
-
 /// Adds the state of shards, readers and update threads to `views`, with a few calls each.
 pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
-    let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
-    let with_paths = views.iter().filter(|view| view.up.is_some() || view.retained.is_some());
-    let ids: Vec<PeerId> = with_paths.map(|view| view.id).collect();
-    let mut known: BTreeMap<PeerId, SessionState> =
-        ids.iter().map(|id| (*id, SessionState::default())).collect();
-    let peers = ids.clone();
-    let count = move |shard: &mut Shard| -> Vec<_> {
-        let of = |id: PeerId| {
-            let mut counts = ByFamily::<(PeerCounts, u32)>::default();
-            for_each_bgp_family!(F => counts[F::ID] = (shard.peer_counts::<F>(id), shard.stale_count::<F>(id)));
-            (id, counts)
-        };
-        peers.iter().map(|id| of(*id)).collect()
+    let place = |view: &NeighborView| Place {
+        id: view.id,
+        has_paths: view.up.is_some() || view.retained.is_some(),
+        stages: view.up.as_ref().map(|up| (up.reader, up.worker)),
     };
-    let counted = if ids.is_empty() { Vec::new() } else { each_shard(&bgp.owners.read(), count)? };
-    for (id, counts) in counted.into_iter().flatten() {
-        if let Some(known) = known.get_mut(&id) {
-            known.stale += PerFamilyCount::new(|family| counts[family].1.into());
-            known.accepted += PerFamilyCount::new(|family| counts[family].0.paths.into());
-            known.active += PerFamilyCount::new(|family| counts[family].0.best.into());
-        }
-    }
-    // The session thread may know an ended session longer than the others.
-    for (index, reader) in bgp.readers.iter().enumerate() {
-        let ids: Vec<PeerId> = ups().filter(|(_, up)| up.reader == index).map(|(id, _)| id).collect();
-        if ids.is_empty() {
-            continue;
-        }
-        let read = reader.call(move |reader| {
-            let of = |id: PeerId| {
-                let limited = ByFamily::new(|family| reader.prefix_count(id, family));
-                let received = reader.received_len(id);
-                Some((id, reader.counters(id)?, reader.message_counts(id)?, limited, received))
-            };
-            ids.into_iter().filter_map(of).collect::<Vec<_>>()
-        })?;
-        for (id, counters, messages, limited, received) in read {
-            if let Some(known) = known.get_mut(&id) {
-                (known.ingest, known.read, known.limited) = (counters, messages, limited);
-                known.received = received.map(|lens| PerFamilyCount::new(|family| lens[family] as u64));
-            }
-        }
-    }
-    for (index, worker) in bgp.workers.running() {
-        let ids: Vec<PeerId> = ups().filter(|(_, up)| up.worker == index).map(|(id, _)| id).collect();
-        for ids in ids.chunks(MEMBERS) {
-            let ids = ids.to_vec();
-            let members = worker.call(move |worker| {
-                let of = |id: PeerId| Some((id, worker.member(id)?));
-                ids.into_iter().filter_map(of).collect::<Vec<_>>()
-            })?;
-            for (id, member) in members {
-                if let Some(known) = known.get_mut(&id) {
-                    known.member = Some(member);
-                }
-            }
-        }
-    }
-    Ok(views
-        .into_iter()
-        .map(|view| {
-            let known = known.remove(&view.id).unwrap_or_default();
-            neighbor(bgp, view, &known)
-        })
-        .collect())
+    let places: Vec<Place> = views.iter().map(place).collect();
+    let states = session_states(bgp, &places)?;
+    let kept = received_counts(bgp, &places)?;
+    let known = states.into_iter().zip(kept).map(|(state, received)| SessionState { received, ..state });
+    Ok(views.into_iter().zip(known).map(|(view, known)| neighbor(bgp, view, &known)).collect())
 }
 
 fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
     Neighbor {
         address: zones::address(&view),
-        session: view.up.as_ref().map(|up| session(bgp, up, known)),
+        session: view.up.as_ref().map(|up| established(bgp, up, known)),
         max_prefixes: max_prefixes(&view, known),
         idle_seconds_left: view.held_for.map(|left| left.div_ceil(1000)),
         stale: view.retained.map(|retained| Stale {
@@ -398,7 +327,52 @@ fn neighbor(bgp: &Bgp, view: NeighborView, known: &SessionState) -> Neighbor {
         last_error_seconds: view.last_error_age.map(|age| age / 1000),
         last_down: view.last_down,
         last_down_seconds: view.last_down_age.map(|age| age / 1000),
+        last_down_by: view.last_down_by.map(|by| match by {
+            Direction::Sent => "local".into(),
+            Direction::Received => "peer".into(),
+        }),
+        last_notification: view.last_notification.map(|(age, last)| last_notification(age, &last)),
+        configured_hold_time: view.settings.hold_time,
+        connect_retry_seconds: (!view.settings.passive).then_some(view.settings.connect_retry),
+        import_policy: view.settings.import.name().into(),
+        export_policy: view.settings.export.name().into(),
+        authentication: match (&view.settings.password, &view.settings.tcp_ao) {
+            (Some(_), _) => Some("tcp-md5".into()),
+            (None, Some(_)) => Some("tcp-ao".into()),
+            (None, None) => None,
+        },
+        multihop: view.settings.multihop,
+        ttl_security: view.settings.ttl_security,
+        bfd: view.settings.bfd.is_some(),
     }
+}
+
+fn last_notification(age: u64, last: &session::LastNotification) -> LastNotification {
+    LastNotification {
+        direction: messages::direction(last.direction).into(),
+        seconds: age / 1000,
+        code: last.notification.code,
+        subcode: last.notification.subcode,
+        text: messages::notification(&last.notification),
+        data: messages::digits(&last.notification.data),
+    }
+}
+
+/// The TCP connection of a session.
+fn tcp(up: &UpView) -> Option<TcpConnection> {
+    let tcp = up.tcp?;
+    Some(TcpConnection {
+        local_port: up.monitored.ports.0,
+        remote_port: up.monitored.ports.1,
+        send_mss: tcp.send_mss,
+        receive_mss: tcp.receive_mss,
+        rtt_seconds: tcp.rtt[0].as_secs_f64(),
+        rtt_variation_seconds: tcp.rtt[1].as_secs_f64(),
+        least_rtt_seconds: tcp.least_rtt.as_secs_f64(),
+        congestion_window: tcp.congestion_window,
+        unacknowledged: tcp.unacknowledged,
+        retransmitted: tcp.retransmitted,
+    })
 }
 
 /// The name of the kind of a session.
@@ -479,9 +453,9 @@ pub(super) fn sent_paths(sent: peer::SentPaths) -> Vec<SentPaths> {
     AfiSafi::ALL.into_iter().filter_map(of).collect()
 }
 
-fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
+fn established(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
     let member = known.member.as_ref();
-    let (mut received, mut sent) = (up.received, messages(&up.sent));
+    let (mut received, mut sent) = (up.received, by_type(&up.sent));
     received.add(&known.read);
     sent.update = member.map_or(0, |m| m.counters.messages);
     Session {
@@ -492,6 +466,10 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         hold_time: up.negotiated.hold_time,
         keepalive_seconds: (up.negotiated.hold_time > 0).then_some(up.negotiated.hold_time / 3),
         heard_seconds: up.silent / 1000,
+        hold_seconds_left: up.hold_left.map(|left| left / 1000),
+        tcp: tcp(up),
+        capabilities_sent: messages::capabilities_of(&up.monitored.sent),
+        capabilities_received: messages::capabilities_of(&up.monitored.received),
         four_octet_as: up.negotiated.four_octet_as,
         extended_messages: up.negotiated.extended_message,
         route_refresh: up.negotiated.route_refresh,
@@ -522,7 +500,7 @@ fn session(bgp: &Bgp, up: &UpView, known: &SessionState) -> Session {
         waiting: member.map_or(0, |m| m.waiting as u64),
         counters: receive_counters(&known.ingest),
         sent: member.map_or_else(SendCounters::default, |m| send_counters(&m.counters)),
-        messages_received: messages(&received),
+        messages_received: by_type(&received),
         messages_sent: sent,
         write_queue: WriteQueue {
             bytes: up.writes.bytes as u64,
@@ -552,7 +530,7 @@ pub(super) fn group_id(worker: usize, group: u32) -> String {
     format!("{worker}.{group}")
 }
 
-fn messages(counts: &MessageCounts) -> Messages {
+fn by_type(counts: &MessageCounts) -> Messages {
     Messages {
         open: counts.of(MessageType::Open),
         update: counts.of(MessageType::Update),

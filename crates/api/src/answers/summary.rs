@@ -15,10 +15,7 @@ use ribtide_rib::{Rib, Total};
 
 /// All counts.
 pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusal> {
-    let shards = match router.bgp.get() {
-        Some(bgp) => shards(&bgp, &bgp.owners.read())?,
-        None => Vec::new(),
-    };
+    let shards = shard_summaries(router)?;
     let (main, vrfs) = (main(router)?, vrfs(router)?);
     Ok(RouteSummary {
         asn: router.config().asn,
@@ -34,6 +31,12 @@ pub(crate) fn route_summary(router: &RouterState) -> Result<RouteSummary, Refusa
 pub(super) fn bgp_routes(router: &RouterState) -> Result<RouteCounts, Refusal> {
     let bgp = bgp(router)?;
     Ok(total(&shards(&bgp, &bgp.owners.read())?))
+}
+
+/// The counts of each shard thread; none without BGP.
+pub(crate) fn shard_summaries(router: &RouterState) -> Result<Vec<ShardSummary>, Refusal> {
+    let Some(bgp) = router.bgp.get() else { return Ok(Vec::new()) };
+    shards(&bgp, &bgp.owners.read())
 }
 
 fn total(shards: &[ShardSummary]) -> RouteCounts {

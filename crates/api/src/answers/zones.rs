@@ -31,6 +31,10 @@ impl Zones {
 
 /// The address of a neighbour.
 pub(super) fn address(view: &NeighborView) -> ZonedAddress {
-    let zone = zone_of(view.address).and(view.interface.clone());
-    ZonedAddress { address: split_zone(view.address).0, zone }
+    neighbor(view.address, view.interface.clone())
+}
+
+/// The address of a neighbour on this interface, where the configuration has it by that.
+pub(super) fn neighbor(address: IpAddr, interface: Option<String>) -> ZonedAddress {
+    ZonedAddress { address: split_zone(address).0, zone: zone_of(address).and(interface) }
 }

@@ -1,29 +1,61 @@
-//! Metric families during a scrape, and their text form.
+//! The text of a scrape. Each sample is formatted straight into the text of its metric.
 
-use super::registry::{Kind, Metric};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::{Registry, Unit};
+use super::format::Format;
+use super::neighbors::{COLUMNS, Row};
+use super::registry::{Kind, METRICS, Metric};
 use ribtide_runtime::histogram::Durations;
-use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{Display, Write};
 
-/// The labels of a value.
-pub(super) type Labels = Vec<(&'static str, String)>;
+/// The labels of a sample as text, without braces: `queue="a",family="ipv4"`.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Labels(String);
+
+impl Labels {
+    /// The labels with one more.
+    pub(super) fn and(mut self, name: &str, value: impl Display) -> Labels {
+        if !self.0.is_empty() {
+            self.0.push(',');
+        }
+        self.0.push_str(name);
+        self.0.push_str("=\"");
+        // Writing into a string cannot fail.
+        let _ = write!(Escaped(&mut self.0), "{value}");
+        self.0.push('"');
+        self
+    }
+
+    /// Their text.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Escapes what is special in the value of a label.
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if !text.contains(['\\', '"', '\n']) {
+            self.0.push_str(text);
+            return Ok(());
+        }
+        for c in text.chars() {
+            match c {
+                '\\' => self.0.push_str("\\\\"),
+                '"' => self.0.push_str("\\\""),
+                '\n' => self.0.push_str("\\n"),
+                c => self.0.push(c),
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A value at the time of the scrape.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Value {
     Whole(u64),
     Real(f64),
-    Durations(Box<Durations>),
-}
-
-impl From<Durations> for Value {
-    fn from(durations: Durations) -> Value {
-        Value::Durations(Box::new(durations))
-    }
 }
 
 impl From<u64> for Value {
@@ -50,125 +82,233 @@ impl From<f64> for Value {
     }
 }
 
-/// All values of one name.
-#[derive(Debug)]
-struct Family {
-    metric: Metric,
-    values: Vec<(Labels, Value)>,
+impl Value {
+    fn push(self, out: &mut String) {
+        match self {
+            Value::Whole(n) => out.push_str(itoa::Buffer::new().format(n)),
+            Value::Real(x) => push_real(out, x),
+        }
+    }
 }
 
-/// The families of a scrape.
-#[derive(Debug, Default)]
+fn push_real(out: &mut String, x: f64) {
+    let _ = match x {
+        f64::INFINITY => write!(out, "+Inf"),
+        f64::NEG_INFINITY => write!(out, "-Inf"),
+        x if x.is_nan() => write!(out, "NaN"),
+        // Without an exponent, and with a point.
+        x if x.fract() == 0.0 => write!(out, "{x}.0"),
+        x => write!(out, "{x}"),
+    };
+}
+
+/// Adds a line. `more` follows `labels`, as text.
+pub(super) fn push_sample(out: &mut String, name: &str, labels: &str, more: &str, value: Value) {
+    out.push_str(name);
+    match (labels.is_empty(), more.is_empty()) {
+        (true, true) => {}
+        (false, false) => {
+            out.push('{');
+            out.push_str(labels);
+            out.push(',');
+            out.push_str(more);
+            out.push('}');
+        }
+        _ => {
+            out.push('{');
+            out.push_str(labels);
+            out.push_str(more);
+            out.push('}');
+        }
+    }
+    out.push(' ');
+    value.push(out);
+    out.push('\n');
+}
+
+/// The samples of a scrape.
+#[derive(Debug)]
 pub(super) struct Families {
-    all: Vec<Family>,
-    /// Where in `all` each name is.
-    by_name: HashMap<&'static str, usize>,
+    /// The text of each metric, in the order of [`METRICS`].
+    samples: Vec<String>,
+    /// What the metrics of neighbours are made of.
+    neighbors: Vec<Row>,
+}
+
+impl Default for Families {
+    fn default() -> Families {
+        Families { samples: vec![String::new(); METRICS.len()], neighbors: Vec::new() }
+    }
 }
 
 impl Families {
     /// Adds a value with the labels of the metric.
-    pub(super) fn add(&mut self, metric: Metric, labels: Labels, value: impl Into<Value>) {
-        debug_assert!(
-            labels.iter().map(|(name, _)| name).eq(metric.labels),
-            "{}: {labels:?}, {:?}",
-            metric.full_name(),
-            metric.labels
-        );
-        let value = value.into();
-        let at = *self.by_name.entry(metric.name).or_insert_with(|| {
-            self.all.push(Family { metric, values: Vec::new() });
-            self.all.len() - 1
-        });
-        self.all[at].values.push((labels, value));
+    pub(super) fn add(&mut self, metric: Metric, labels: &Labels, value: impl Into<Value>) {
+        self.add_to(metric, labels, "", value);
     }
 
-    /// OpenMetrics text.
-    pub(super) fn text(self) -> Result<String, fmt::Error> {
-        let mut registry = Registry::with_prefix("ribtide");
-        registry.register_collector(Box::new(self));
-        let mut out = String::new();
-        text::encode(&mut out, &registry)?;
-        Ok(out)
+    /// The same, with a label `family` after `labels`.
+    pub(super) fn add_family(&mut self, metric: Metric, labels: &Labels, family: &str, value: u64) {
+        let more = match family {
+            "ipv4" => "family=\"ipv4\"",
+            _ => "family=\"ipv6\"",
+        };
+        self.add_to(metric, labels, more, value);
     }
-}
 
-impl Collector for Families {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Family { metric, values } in &self.all {
-            // The library appends the unit with an underscore to the name.
-            let (stem, unit) = match metric.name.rsplit_once('_') {
-                Some((stem, "seconds")) => (stem, Some(Unit::Seconds)),
-                Some((stem, "bytes")) => (stem, Some(Unit::Bytes)),
-                _ => (metric.name, None),
-            };
-            let kind_of = match metric.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-                Kind::Histogram => MetricType::Histogram,
-            };
-            let mut family = encoder.encode_descriptor(stem, metric.help, unit.as_ref(), kind_of)?;
-            for (labels, value) in values {
-                if labels.is_empty() {
-                    encode(&mut family, metric.kind, value)?;
-                } else {
-                    encode(&mut family.encode_family(labels)?, metric.kind, value)?;
-                }
+    fn add_to(&mut self, metric: Metric, labels: &Labels, more: &str, value: impl Into<Value>) {
+        debug_assert_eq!(names([labels.as_str(), more].concat().as_str()), metric.labels, "{}", metric.name);
+        if let Some(out) = self.samples.get_mut(metric.at) {
+            push_sample(out, metric.name, labels.as_str(), more, value.into());
+        }
+    }
+
+    /// Adds the counts of durations.
+    pub(super) fn add_durations(&mut self, metric: Metric, labels: &Labels, durations: &Durations) {
+        debug_assert_eq!(names(labels.as_str()), metric.labels, "{}", metric.name);
+        let Some(out) = self.samples.get_mut(metric.at) else { return };
+        let mut sample = |suffix: &str, more: &str, value| {
+            out.push_str(metric.name);
+            push_sample(out, suffix, labels.as_str(), more, value);
+        };
+        sample("_sum", "", durations.sum.as_secs_f64().into());
+        sample("_count", "", durations.count().into());
+        let (mut total, mut bound) = (0, String::new());
+        for (seconds, count) in durations.buckets() {
+            total += count;
+            bound.clear();
+            bound.push_str("le=\"");
+            push_real(&mut bound, seconds);
+            bound.push('"');
+            sample("_bucket", &bound, total.into());
+        }
+    }
+
+    /// Sets what the metrics of neighbours are made of.
+    pub(super) fn set_neighbors(&mut self, rows: Vec<Row>) {
+        self.neighbors = rows;
+    }
+
+    /// The text of the scrape, with room for `expected` bytes from the start.
+    pub(super) fn text(self, format: Format, expected: usize) -> String {
+        let mut out = String::with_capacity(expected);
+        for (metric, samples) in METRICS.iter().zip(&self.samples) {
+            let start = out.len();
+            describe(&mut out, metric, format);
+            let first = out.len();
+            out.push_str(samples);
+            for column in COLUMNS.iter().filter(|column| column.metric.at == metric.at) {
+                column.push(&mut out, &self.neighbors);
+            }
+            if out.len() == first {
+                out.truncate(start);
             }
         }
-        Ok(())
+        if format == Format::OpenMetrics {
+            out.push_str("# EOF\n");
+        }
+        out
     }
 }
 
-fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Result {
-    match (kind, value) {
-        (Kind::Gauge, Value::Whole(n)) => encoder.encode_gauge(n),
-        (Kind::Gauge, Value::Real(x)) => encoder.encode_gauge(x),
-        (Kind::Counter, Value::Whole(n)) => encoder.encode_counter::<NoLabelSet, _, u64>(n, None),
-        (Kind::Counter, Value::Real(x)) => encoder.encode_counter::<NoLabelSet, _, u64>(x, None),
-        (Kind::Histogram, Value::Durations(durations)) => {
-            let buckets: Vec<_> = durations.buckets().collect();
-            encoder.encode_histogram::<NoLabelSet>(
-                durations.sum.as_secs_f64(),
-                durations.count(),
-                &buckets,
-                None,
-            )
-        }
-        (Kind::Histogram, _) | (_, Value::Durations(_)) => Err(fmt::Error),
+/// The head of a metric. The older format has no units, and names counters with their suffix.
+fn describe(out: &mut String, metric: &Metric, format: Format) {
+    let name = if format == Format::OpenMetrics { metric.family } else { metric.name };
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let _ = write!(out, "# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help);
+    let unit = metric.family.rsplit_once('_').map(|(_, unit)| unit);
+    if format == Format::OpenMetrics
+        && let Some(unit @ ("seconds" | "bytes")) = unit
+    {
+        let _ = writeln!(out, "# UNIT {name} {unit}");
     }
+}
+
+/// The names of labels, of which `text` has no comma between one that ends and the next.
+pub(super) fn names(text: &str) -> Vec<&str> {
+    let (mut names, mut rest) = (Vec::new(), text);
+    while let Some((name, value)) = rest.split_once("=\"") {
+        names.push(name.trim_start_matches(','));
+        let mut is_escaped = false;
+        let end = value.find(|c| {
+            let ends = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            ends
+        });
+        rest = end.and_then(|end| value.get(end + 1..)).unwrap_or_default();
+    }
+    names
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::registry::*;
     use super::*;
+
+    fn labels(name: &str, value: &str) -> Labels {
+        Labels::default().and(name, value)
+    }
+
+    fn families() -> Families {
+        let mut families = Families::default();
+        families.add(QUEUE_DEPTH, &labels("queue", "a \"b\"\\\n"), 7usize);
+        families.add(THREAD_CPU, &labels("thread", "shard-0"), 1.5);
+        families.add(THREAD_CPU, &labels("thread", "rib"), 2.0);
+        families.add(MEMORY_PEAK, &Labels::default(), 4096u64);
+        families.add_family(SHARD_PATHS, &labels("shard", "0"), "ipv6", 3);
+        families
+    }
 
     #[test]
     fn names_units_labels_and_values_are_open_metrics() {
-        let mut families = Families::default();
-        let metric = |name, kind, labels, help| Metric { name, kind, labels, help };
-        let depth = metric("queue_depth", Kind::Gauge, &["queue"], "Batches in the queue.");
-        families.add(depth, vec![("queue", "a \"b\"\n".into())], 7usize);
-        let cpu = metric("thread_cpu_seconds", Kind::Counter, &["thread", "mode"], "CPU time.");
-        let of = |name: &str| vec![("thread", name.to_owned()), ("mode", "user".into())];
-        families.add(cpu, of("shard-0"), 1.5);
-        families.add(cpu, of("rib"), 2.0);
-        let memory = metric("memory_bytes", Kind::Gauge, &[], "Memory.");
-        families.add(memory, Labels::new(), 4096u64);
         assert_eq!(
-            families.text().unwrap(),
-            "# HELP ribtide_queue_depth Batches in the queue.\n\
+            families().text(Format::OpenMetrics, 0),
+            "# HELP ribtide_queue_depth Batches in the queue now, or what its name says.\n\
              # TYPE ribtide_queue_depth gauge\n\
-             ribtide_queue_depth{queue=\"a \\\"b\\\"\\n\"} 7\n\
-             # HELP ribtide_thread_cpu_seconds CPU time.\n\
+             ribtide_queue_depth{queue=\"a \\\"b\\\"\\\\\\n\"} 7\n\
+             # HELP ribtide_thread_cpu_seconds CPU time of all threads of this name; a rate of 1 is a whole CPU.\n\
              # TYPE ribtide_thread_cpu_seconds counter\n\
              # UNIT ribtide_thread_cpu_seconds seconds\n\
-             ribtide_thread_cpu_seconds_total{thread=\"shard-0\",mode=\"user\"} 1.5\n\
-             ribtide_thread_cpu_seconds_total{thread=\"rib\",mode=\"user\"} 2.0\n\
-             # HELP ribtide_memory_bytes Memory.\n\
-             # TYPE ribtide_memory_bytes gauge\n\
-             # UNIT ribtide_memory_bytes bytes\n\
-             ribtide_memory_bytes 4096\n\
+             ribtide_thread_cpu_seconds_total{thread=\"shard-0\"} 1.5\n\
+             ribtide_thread_cpu_seconds_total{thread=\"rib\"} 2.0\n\
+             # HELP ribtide_memory_peak_bytes Peak resident memory of the process.\n\
+             # TYPE ribtide_memory_peak_bytes gauge\n\
+             # UNIT ribtide_memory_peak_bytes bytes\n\
+             ribtide_memory_peak_bytes 4096\n\
+             # HELP ribtide_bgp_shard_paths Paths of the shard thread.\n\
+             # TYPE ribtide_bgp_shard_paths gauge\n\
+             ribtide_bgp_shard_paths{shard=\"0\",family=\"ipv6\"} 3\n\
              # EOF\n"
         );
+    }
+
+    #[test]
+    fn text_of_prometheus_has_counters_with_their_suffix_and_no_units() {
+        let text = families().text(Format::Prometheus, 0);
+        let of_cpu: Vec<&str> = text.lines().filter(|line| line.contains("thread_cpu")).collect();
+        assert_eq!(
+            of_cpu,
+            [
+                "# HELP ribtide_thread_cpu_seconds_total CPU time of all threads of this name; a rate of 1 is a whole CPU.",
+                "# TYPE ribtide_thread_cpu_seconds_total counter",
+                "ribtide_thread_cpu_seconds_total{thread=\"shard-0\"} 1.5",
+                "ribtide_thread_cpu_seconds_total{thread=\"rib\"} 2.0",
+            ]
+        );
+        assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
+    }
+
+    #[test]
+    fn histogram_has_cumulative_buckets() {
+        let mut families = Families::default();
+        families.add_durations(QUEUE_WAIT, &labels("queue", "q"), &Durations::default());
+        let text = families.text(Format::OpenMetrics, 0);
+        let name = "ribtide_queue_wait_seconds";
+        assert!(text.contains(&format!("{name}_sum{{queue=\"q\"}} 0.0\n{name}_count{{queue=\"q\"}} 0\n{name}_bucket{{queue=\"q\",le=\"0.00001\"}} 0\n")), "{text}");
+        assert!(text.contains(&format!("{name}_bucket{{queue=\"q\",le=\"+Inf\"}} 0\n# EOF\n")), "{text}");
     }
 }

@@ -30,33 +30,6 @@ impl Format {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
-
-    /// OpenMetrics text in this format. The older format has no units and no end, and names counters with their suffix.
-    pub(super) fn text(self, open_metrics: String) -> String {
-        if self == Format::OpenMetrics {
-            return open_metrics;
-        }
-        let mut out = String::with_capacity(open_metrics.len() + 4096);
-        // HELP comes before TYPE, which has the kind.
-        let mut help = None;
-        for line in open_metrics.lines() {
-            if let Some(text) = line.strip_prefix("# HELP ") {
-                help = text.split_once(' ');
-            } else if let Some((name, kind)) =
-                line.strip_prefix("# TYPE ").and_then(|text| text.split_once(' '))
-            {
-                let suffix = if kind == "counter" { "_total" } else { "" };
-                if let Some((_, text)) = help.take() {
-                    out += &format!("# HELP {name}{suffix} {text}\n");
-                }
-                out += &format!("# TYPE {name}{suffix} {kind}\n");
-            } else if !line.starts_with("# ") {
-                out += line;
-                out.push('\n');
-            }
-        }
-        out
-    }
 }
 
 #[cfg(test)]
@@ -73,15 +46,5 @@ mod tests {
         assert_eq!(of(&[prometheus]), Format::OpenMetrics);
         assert_eq!(of(&["text/plain", "Application/OpenMetrics-Text; q=0.2"]), Format::OpenMetrics);
         assert_eq!(of(&["application/openmetrics-text;q=0, text/plain"]), Format::Prometheus);
-    }
-
-    #[test]
-    fn text_of_prometheus_has_counters_with_their_suffix() {
-        let open = "# HELP a_seconds Some # text.\n# TYPE a_seconds counter\n# UNIT a_seconds seconds\na_seconds_total{q=\"# x\"} 1\n\
-                    # HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
-        let expected = "# HELP a_seconds_total Some # text.\n# TYPE a_seconds_total counter\na_seconds_total{q=\"# x\"} 1\n\
-                        # HELP b B.\n# TYPE b gauge\nb 2\n";
-        assert_eq!(Format::Prometheus.text(open.into()), expected);
-        assert_eq!(Format::OpenMetrics.text(open.into()), open);
     }
 }

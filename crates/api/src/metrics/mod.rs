@@ -1,39 +1,41 @@
 //! `/metrics`: the data of `ribtide show` in OpenMetrics text. [`registry`] has the list.
 //!
-//! Nothing is stored between scrapes: each calls the stages like `ribtide show`, a page at a time.
+//! Nothing is stored between scrapes but the size of the last text: each calls the stages, a page at a time. Samples are
+//! formatted straight into text. Those of neighbours, which are nearly all, go into the reply without a copy between.
 //! A stage that does not reply leaves out only its own metrics. Metrics of queues and threads
 //! matter most when a stage is stuck.
 
 mod family;
 mod format;
+mod neighbors;
 mod registry;
 
 pub(super) use format::Format;
 pub use registry::{Kind, METRICS, Metric};
 
 use super::answers;
-use super::request::{NeighborQuery, Refusal};
-use super::state::RouterState;
+use super::request::Refusal;
+use super::state::{ApiState, RouterState};
 use family::{Families, Labels};
+use neighbors::Row;
 use registry::*;
+use ribtide_bgp::egress::GroupView;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
-use ribtide_model::{
-    Group, HealthState, MainTable, Messages, Neighbor, NextHopCache, PerFamilyCount, ShardSummary, Thread,
-};
+use ribtide_model::{HealthState, MainTable, NextHopCache, PerFamilyCount, ShardSummary, Thread};
+use std::fmt::Display;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Adds the metrics of one kind of stage.
 type Part = fn(&RouterState, &mut Families) -> Result<(), Refusal>;
 
-/// Neighbours of a page.
-const PAGE: usize = 64;
-
 /// All metrics as text.
-pub(crate) fn text(router: &RouterState, format: Format) -> Result<String, Refusal> {
+pub(crate) fn text(state: &ApiState, format: Format) -> String {
+    let router: &RouterState = state;
     let mut m = Families::default();
-    m.add(INFO, one("version", env!("CARGO_PKG_VERSION")), 1u64);
-    m.add(UPTIME, Labels::new(), router.clock.now() as f64 / 1000.0);
-    m.add(LOG_DROPPED, Labels::new(), ribtide_runtime::log::dropped());
+    m.add(INFO, &one("version", env!("CARGO_PKG_VERSION")), 1u64);
+    m.add(UPTIME, &Labels::default(), router.clock.now() as f64 / 1000.0);
+    m.add(LOG_DROPPED, &Labels::default(), ribtide_runtime::log::dropped());
     let mut unanswered = 0u64;
     let parts: [Part; 12] =
         [pipeline, shards, neighbors, groups, rpki, bmp, mrt, rib, asics, kernel, fpm, bfd];
@@ -43,70 +45,73 @@ pub(crate) fn text(router: &RouterState, format: Format) -> Result<String, Refus
             Err(_) => unanswered += 1,
         }
     }
-    m.add(UNANSWERED, Labels::new(), unanswered);
-    let text = m.text().map_err(|_| Refusal::Busy("the metrics cannot be written as text".into()))?;
-    Ok(format.text(text))
+    m.add(UNANSWERED, &Labels::default(), unanswered);
+    let last = state.scrape_bytes.load(Relaxed);
+    let text = m.text(format, last + last / 64);
+    state.scrape_bytes.store(text.len(), Relaxed);
+    text
 }
 
-fn one(name: &'static str, value: impl ToString) -> Labels {
-    vec![(name, value.to_string())]
+fn one(name: &'static str, value: impl Display) -> Labels {
+    Labels::default().and(name, value)
 }
 
-fn two(a: (&'static str, impl ToString), b: (&'static str, impl ToString)) -> Labels {
-    vec![(a.0, a.1.to_string()), (b.0, b.1.to_string())]
+fn two(a: (&'static str, impl Display), b: (&'static str, impl Display)) -> Labels {
+    one(a.0, a.1).and(b.0, b.1)
 }
 
 /// A count for each family.
 fn by_family(m: &mut Families, metric: Metric, labels: &Labels, count: PerFamilyCount) {
-    for (family, n) in [("ipv4", count.ipv4), ("ipv6", count.ipv6)] {
-        let mut labels = labels.clone();
-        labels.push(("family", family.into()));
-        m.add(metric, labels, n);
-    }
+    m.add_family(metric, labels, "ipv4", count.ipv4);
+    m.add_family(metric, labels, "ipv6", count.ipv6);
 }
 
 fn pipeline(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let p = answers::pipeline(router)?;
     for ring in &p.rings {
         let queue = || one("queue", &ring.name);
-        m.add(QUEUE_BATCHES, queue(), ring.sent);
+        m.add(QUEUE_BATCHES, &queue(), ring.sent);
         queue_level(m, &ring.name, Some(ring.capacity as u64), [ring.depth, ring.peak, ring.full]);
     }
     let health = answers::health(router);
-    m.add(DEGRADED, Labels::new(), health.state == HealthState::Degraded);
-    health.stalls.iter().for_each(|stall| m.add(STALLED, one("queue", &stall.what), stall.seconds));
-    router.rings.read().into_iter().for_each(|ring| m.add(QUEUE_WAIT, one("queue", ring.name), ring.waits));
+    m.add(DEGRADED, &Labels::default(), health.state == HealthState::Degraded);
+    health.stalls.iter().for_each(|stall| m.add(STALLED, &one("queue", &stall.what), stall.seconds));
+    router
+        .rings
+        .read()
+        .into_iter()
+        .for_each(|ring| m.add_durations(QUEUE_WAIT, &one("queue", ring.name), &ring.waits));
     router
         .meters
         .read()
         .into_iter()
-        .for_each(|stage| m.add(STAGE_WORK, one("stage", stage.name), stage.work));
+        .for_each(|stage| m.add_durations(STAGE_WORK, &one("stage", stage.name), &stage.work));
     p.gauges.iter().for_each(|g| queue_level(m, &g.name, g.bound, [g.depth, g.peak, g.full]));
     for stage in &p.stages {
         let name = || one("stage", &stage.name);
-        m.add(STAGE_ROUTES, name(), stage.routes);
-        m.add(STAGE_BATCHES, name(), stage.batches);
-        m.add(STAGE_BUSY, name(), stage.busy_seconds);
+        m.add(STAGE_ROUTES, &name(), stage.routes);
+        m.add(STAGE_BATCHES, &name(), stage.batches);
+        m.add(STAGE_BUSY, &name(), stage.busy_seconds);
     }
     p.threads.iter().for_each(|thread| thread_usage(m, thread));
-    m.add(MEMORY_PEAK, Labels::new(), p.peak_memory_bytes);
+    m.add(MEMORY_PEAK, &Labels::default(), p.peak_memory_bytes);
     Ok(())
 }
 
 fn queue_level(m: &mut Families, name: &str, bound: Option<u64>, [depth, peak, full]: [u64; 3]) {
     let queue = || one("queue", name);
-    m.add(QUEUE_DEPTH, queue(), depth);
+    m.add(QUEUE_DEPTH, &queue(), depth);
     if let Some(bound) = bound {
-        m.add(QUEUE_BOUND, queue(), bound);
+        m.add(QUEUE_BOUND, &queue(), bound);
     }
-    m.add(QUEUE_PEAK, queue(), peak);
-    m.add(QUEUE_FULL, queue(), full);
+    m.add(QUEUE_PEAK, &queue(), peak);
+    m.add(QUEUE_FULL, &queue(), full);
 }
 
 fn thread_usage(m: &mut Families, t: &Thread) {
-    m.add(THREAD_CPU, one("thread", &t.name), t.cpu_seconds);
+    m.add(THREAD_CPU, &one("thread", &t.name), t.cpu_seconds);
     if let Some(waited) = t.waited_seconds {
-        m.add(THREAD_RUNNABLE, one("thread", &t.name), waited);
+        m.add(THREAD_RUNNABLE, &one("thread", &t.name), waited);
     }
 }
 
@@ -114,159 +119,95 @@ fn asics(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     for (name, asic) in &router.dataplanes().asics {
         for (table, count) in asic.reconciled() {
             let of = || two(("asic", name), ("table", table.trim_start_matches("chip ")));
-            m.add(ASIC_RECONCILE_COMPARED, of(), count.compared);
-            m.add(ASIC_RECONCILE_REPAIRED, of(), count.repaired);
-            m.add(ASIC_RECONCILE_FAILED, of(), count.failed);
+            m.add(ASIC_RECONCILE_COMPARED, &of(), count.compared);
+            m.add(ASIC_RECONCILE_REPAIRED, &of(), count.repaired);
+            m.add(ASIC_RECONCILE_FAILED, &of(), count.failed);
         }
     }
     Ok(())
 }
 
 fn shards(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let summary = answers::route_summary(router)?;
-    summary.shards.iter().for_each(|s| shard(m, s));
+    answers::shard_summaries(router)?.iter().for_each(|s| shard(m, s));
     Ok(())
 }
 
 fn shard(m: &mut Families, s: &ShardSummary) {
-    let shard = one("shard", s.shard);
-    by_family(m, SHARD_PREFIXES, &shard, s.routes.prefixes);
-    by_family(m, SHARD_PATHS, &shard, s.routes.paths);
-    by_family(m, SHARD_ACTIVE, &shard, s.routes.active);
-    by_family(m, SHARD_HIDDEN, &shard, s.routes.hidden);
-    m.add(SHARD_FIB_WAITING, shard.clone(), s.routes.waiting);
-    m.add(SHARD_FIB_BLOCKED, shard.clone(), s.routes.blocked);
-    m.add(SHARD_ATTRIBUTE_SETS, shard.clone(), s.attribute_sets);
-    m.add(SHARD_NEXT_HOPS, shard.clone(), s.next_hops);
-    m.add(SHARD_SURPLUS_PATHS, shard.clone(), s.surplus_paths);
+    let shard = &one("shard", s.shard);
+    by_family(m, SHARD_PREFIXES, shard, s.routes.prefixes);
+    by_family(m, SHARD_PATHS, shard, s.routes.paths);
+    by_family(m, SHARD_ACTIVE, shard, s.routes.active);
+    by_family(m, SHARD_HIDDEN, shard, s.routes.hidden);
+    m.add(SHARD_FIB_WAITING, shard, s.routes.waiting);
+    m.add(SHARD_FIB_BLOCKED, shard, s.routes.blocked);
+    m.add(SHARD_ATTRIBUTE_SETS, shard, s.attribute_sets);
+    m.add(SHARD_NEXT_HOPS, shard, s.next_hops);
+    m.add(SHARD_SURPLUS_PATHS, shard, s.surplus_paths);
     m.add(SHARD_MEMORY, shard, s.memory_bytes);
 }
 
 fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let totals = answers::bgp_totals(router)?;
-    m.add(RESTARTING, Labels::new(), totals.deferral.is_some());
-    totals.refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
-    let mut query = NeighborQuery::default();
-    loop {
-        let page = answers::bgp_neighbors(router, &query, PAGE)?;
-        page.neighbors.iter().for_each(|n| neighbor(m, n));
-        query.cursor = page.next;
-        if query.cursor.is_none() {
-            return Ok(());
-        }
+    m.add(RESTARTING, &Labels::default(), totals.deferral.is_some());
+    for (why, n) in totals.refused.by_reason() {
+        m.add(REFUSED_CONNECTIONS, &one("reason", why.name()), n);
     }
-}
-
-fn neighbor(m: &mut Families, n: &Neighbor) {
-    let who = two(("neighbor", &n.address), ("group", &n.group));
-    m.add(NEIGHBOR_UP, who.clone(), n.session.is_some());
-    m.add(NEIGHBOR_STATE, who.clone(), n.state_seconds);
-    m.add(NEIGHBOR_FLAPS, who.clone(), n.flaps);
-    by_family(m, NEIGHBOR_STALE, &who, n.stale.as_ref().map(|stale| stale.paths).unwrap_or_default());
-    m.add(NEIGHBOR_STALE_EXPIRED, who.clone(), n.stale_expired);
-    for limit in &n.max_prefixes {
-        let labels = || {
-            let of =
-                two(("direction", &limit.direction), ("family", limit.family.trim_end_matches("-unicast")));
-            [who.clone(), of].concat()
-        };
-        m.add(NEIGHBOR_MAX, labels(), u64::from(limit.max));
-        if let Some(count) = limit.count {
-            m.add(NEIGHBOR_MAX_COUNT, labels(), count);
-        }
-        m.add(NEIGHBOR_MAX_EXCEEDED, labels(), limit.exceeded);
-    }
-    let Some(s) = &n.session else { return };
-    by_family(m, NEIGHBOR_ACCEPTED, &who, s.accepted);
-    by_family(m, NEIGHBOR_ACTIVE, &who, s.active);
-    by_family(m, NEIGHBOR_ADVERTISED, &who, s.advertised);
-    messages(m, &who, "received", &s.messages_received);
-    messages(m, &who, "sent", &s.messages_sent);
-    let c = &s.counters;
-    let prefixes = [
-        ("received", "announced", c.announced),
-        ("received", "withdrawn", c.withdrawn),
-        ("received", "refused", c.refused()),
-        ("sent", "announced", s.sent.announced),
-        ("sent", "withdrawn", s.sent.withdrawn),
-    ];
-    for (direction, what, count) in prefixes {
-        let mut labels = who.clone();
-        labels.extend([("direction", direction.into()), ("what", what.into())]);
-        m.add(NEIGHBOR_PREFIXES, labels, count);
-    }
-    m.add(NEIGHBOR_EVALUATED_AGAIN, who.clone(), c.evaluated_again);
-    m.add(NEIGHBOR_TREATED_AS_WITHDRAW, who.clone(), c.treated_as_withdraw);
-    m.add(NEIGHBOR_MAX_DISCARDED, who.clone(), c.beyond_max);
-    m.add(NEIGHBOR_WRITE_QUEUE, who.clone(), s.write_queue.bytes);
-    m.add(NEIGHBOR_WRITE_BLOCKS, who.clone(), s.write_queue.blocks);
-    m.add(NEIGHBOR_WRITE_STOPS, who.clone(), s.write_queue.stops);
-    m.add(NEIGHBOR_WAITING, who.clone(), s.waiting);
-    m.add(NEIGHBOR_SLOW, who, s.write_queue.slow_writer);
-}
-
-fn messages(m: &mut Families, who: &Labels, direction: &str, messages: &Messages) {
-    for (kind, count) in messages.kinds() {
-        let mut labels = who.clone();
-        labels.extend([("direction", direction.to_owned()), ("type", kind.to_ascii_lowercase())]);
-        m.add(NEIGHBOR_MESSAGES, labels, count);
-    }
-}
-
-fn groups(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let groups = answers::bgp_groups(router, None, None)?;
-    groups.groups.iter().for_each(|g| group(m, g));
+    m.set_neighbors(answers::neighbor_counts(router)?.into_iter().map(Row::new).collect());
     Ok(())
 }
 
-fn group(m: &mut Families, g: &Group) {
-    let labels = || two(("update_group", &g.id), ("update_thread", &g.update_thread));
-    m.add(GROUP_MEMBERS, labels(), g.members.len());
-    let full = g.members.iter().filter(|member| member.full).count();
-    m.add(GROUP_FULL, labels(), full);
-    let detached = g.members.iter().filter(|member| member.detached).count();
-    m.add(GROUP_DETACHED, labels(), detached);
-    m.add(GROUP_POSITIONS, labels(), g.positions);
-    m.add(GROUP_WAITING, labels(), g.waiting);
-    m.add(GROUP_UPDATES, labels(), g.sent.updates);
-    m.add(GROUP_PREFIXES, labels(), g.sent.announced + g.sent.withdrawn);
+fn groups(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
+    for (id, update_thread, view) in answers::update_groups(router)? {
+        group(m, &two(("update_group", id), ("update_thread", update_thread)), &view);
+    }
+    Ok(())
+}
+
+fn group(m: &mut Families, labels: &Labels, g: &GroupView) {
+    m.add(GROUP_MEMBERS, labels, g.members.len());
+    m.add(GROUP_FULL, labels, g.blocked.len());
+    m.add(GROUP_DETACHED, labels, g.detached.len());
+    m.add(GROUP_POSITIONS, labels, g.cohorts);
+    m.add(GROUP_WAITING, labels, g.waiting);
+    m.add(GROUP_UPDATES, labels, g.counters.updates);
+    m.add(GROUP_PREFIXES, labels, g.counters.announced + g.counters.withdrawn);
 }
 
 fn rpki(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let rpki = answers::rpki(router)?;
     for c in &rpki.caches {
         let cache = || one("cache", c.address);
-        m.add(RPKI_CACHE_UP, cache(), c.version.is_some());
-        m.add(RPKI_CACHE_IN_USE, cache(), c.in_use);
+        m.add(RPKI_CACHE_UP, &cache(), c.version.is_some());
+        m.add(RPKI_CACHE_IN_USE, &cache(), c.in_use);
         by_family(m, RPKI_CACHE_RECORDS, &cache(), c.records);
-        m.add(RPKI_CACHE_ASPAS, cache(), c.aspas);
+        m.add(RPKI_CACHE_ASPAS, &cache(), c.aspas);
         if let Some(serial) = c.serial {
-            m.add(RPKI_CACHE_SERIAL, cache(), u64::from(serial));
+            m.add(RPKI_CACHE_SERIAL, &cache(), u64::from(serial));
         }
         if let Some(age) = c.age_seconds {
-            m.add(RPKI_CACHE_AGE, cache(), age);
+            m.add(RPKI_CACHE_AGE, &cache(), age);
         }
-        m.add(RPKI_CACHE_CONNECTS, cache(), c.connects);
-        m.add(RPKI_CACHE_FAILURES, cache(), c.failures);
+        m.add(RPKI_CACHE_CONNECTS, &cache(), c.connects);
+        m.add(RPKI_CACHE_FAILURES, &cache(), c.failures);
     }
-    by_family(m, RPKI_PAYLOADS, &Labels::new(), rpki.payloads);
-    m.add(RPKI_ASPAS, Labels::new(), rpki.aspas);
-    m.add(RPKI_TABLES, Labels::new(), rpki.tables);
-    m.add(RPKI_DEGRADED, Labels::new(), rpki.degraded);
+    by_family(m, RPKI_PAYLOADS, &Labels::default(), rpki.payloads);
+    m.add(RPKI_ASPAS, &Labels::default(), rpki.aspas);
+    m.add(RPKI_TABLES, &Labels::default(), rpki.tables);
+    m.add(RPKI_DEGRADED, &Labels::default(), rpki.degraded);
     Ok(())
 }
 
 fn bmp(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     for s in &answers::bmp(router)?.stations {
         let station = || one("station", &s.name);
-        m.add(BMP_STATION_UP, station(), matches!(s.state.as_str(), "up" | "dumping"));
-        m.add(BMP_STATION_DUMPING, station(), s.state == "dumping");
-        m.add(BMP_STATION_QUEUE, station(), s.queued_bytes);
-        m.add(BMP_STATION_QUEUE_BOUND, station(), s.queue_bytes);
-        m.add(BMP_STATION_CONNECTS, station(), s.connects);
-        m.add(BMP_STATION_FAILURES, station(), s.failures);
-        m.add(BMP_STATION_OVERFLOWS, station(), s.overflows);
-        m.add(BMP_STATION_SENT, station(), s.sent_bytes);
+        m.add(BMP_STATION_UP, &station(), matches!(s.state.as_str(), "up" | "dumping"));
+        m.add(BMP_STATION_DUMPING, &station(), s.state == "dumping");
+        m.add(BMP_STATION_QUEUE, &station(), s.queued_bytes);
+        m.add(BMP_STATION_QUEUE_BOUND, &station(), s.queue_bytes);
+        m.add(BMP_STATION_CONNECTS, &station(), s.connects);
+        m.add(BMP_STATION_FAILURES, &station(), s.failures);
+        m.add(BMP_STATION_OVERFLOWS, &station(), s.overflows);
+        m.add(BMP_STATION_SENT, &station(), s.sent_bytes);
     }
     Ok(())
 }
@@ -274,11 +215,11 @@ fn bmp(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
 fn mrt(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     for s in &answers::mrt(router)?.series {
         let series = || one("series", &s.name);
-        m.add(MRT_FAILING, series(), s.error.is_some());
-        m.add(MRT_FILES, series(), s.files);
-        m.add(MRT_FAILURES, series(), s.failures);
-        m.add(MRT_RECORDS, series(), s.records);
-        m.add(MRT_DROPPED, series(), s.dropped);
+        m.add(MRT_FAILING, &series(), s.error.is_some());
+        m.add(MRT_FILES, &series(), s.files);
+        m.add(MRT_FAILURES, &series(), s.failures);
+        m.add(MRT_RECORDS, &series(), s.records);
+        m.add(MRT_DROPPED, &series(), s.dropped);
     }
     Ok(())
 }
@@ -293,54 +234,54 @@ fn rib(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         suppress_fib_pending,
         dataplanes,
     } = main;
-    m.add(SUPPRESS_FIB_PENDING, Labels::new(), suppress_fib_pending);
+    m.add(SUPPRESS_FIB_PENDING, &Labels::default(), suppress_fib_pending);
     let others = answers::vrfs(router)?;
     let of_default = protocols.iter().map(|p| (DEFAULT_VRF, p));
     let of_others = others.iter().flat_map(|table| table.protocols.iter().map(|p| (table.vrf.as_str(), p)));
     for (vrf, p) in of_default.chain(of_others) {
-        let labels = || [two(("vrf", vrf), ("family", &p.family)), one("protocol", &p.protocol)].concat();
-        m.add(RIB_ROUTES, labels(), p.routes);
-        m.add(RIB_ACTIVE, labels(), p.active);
-        m.add(RIB_DENIED, labels(), p.denied);
+        let labels = || two(("vrf", vrf), ("family", &p.family)).and("protocol", &p.protocol);
+        m.add(RIB_ROUTES, &labels(), p.routes);
+        m.add(RIB_ACTIVE, &labels(), p.active);
+        m.add(RIB_DENIED, &labels(), p.denied);
     }
-    m.add(RIB_GROUPS, Labels::new(), next_hop_groups);
-    m.add(RIB_MEMORY, Labels::new(), memory_bytes);
+    m.add(RIB_GROUPS, &Labels::default(), next_hop_groups);
+    m.add(RIB_MEMORY, &Labels::default(), memory_bytes);
     cache(m, &next_hop_cache);
     for d in &dataplanes {
         let plane = || one("dataplane", &d.name);
-        m.add(OUTSTANDING, plane(), d.outstanding_batches);
-        m.add(FAILED, plane(), d.failed);
-        m.add(LAG, plane(), d.lagging_by.unwrap_or(0));
+        m.add(OUTSTANDING, &plane(), d.outstanding_batches);
+        m.add(FAILED, &plane(), d.failed);
+        m.add(LAG, &plane(), d.lagging_by.unwrap_or(0));
     }
     Ok(())
 }
 
 fn cache(m: &mut Families, c: &NextHopCache) {
-    let none = Labels::new;
-    m.add(CACHE_INFO, one("mode", &c.mode), 1u64);
-    m.add(CACHE_GENERATION, none(), c.generation);
-    m.add(CACHE_HITS, none(), c.hits);
-    m.add(CACHE_MISSES, none(), c.misses);
-    m.add(RESOLUTIONS, none(), c.resolutions);
-    m.add(LOOKUPS, none(), c.lookups);
-    m.add(CACHE_INVALIDATIONS, none(), c.invalidations);
-    m.add(RESOLUTION_TIME, none(), c.resolution_seconds);
+    let none = Labels::default;
+    m.add(CACHE_INFO, &one("mode", &c.mode), 1u64);
+    m.add(CACHE_GENERATION, &none(), c.generation);
+    m.add(CACHE_HITS, &none(), c.hits);
+    m.add(CACHE_MISSES, &none(), c.misses);
+    m.add(RESOLUTIONS, &none(), c.resolutions);
+    m.add(LOOKUPS, &none(), c.lookups);
+    m.add(CACHE_INVALIDATIONS, &none(), c.invalidations);
+    m.add(RESOLUTION_TIME, &none(), c.resolution_seconds);
 }
 
 fn bfd(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let bfd = answers::bfd(router, None)?;
     for s in &bfd.sessions {
         let who = || two(("peer", s.peer), ("interface", s.interface.as_deref().unwrap_or_default()));
-        m.add(BFD_UP, who(), s.state == "Up");
-        m.add(BFD_USABLE, who(), s.usable);
-        m.add(BFD_STATE, who(), s.state_seconds);
-        m.add(BFD_DETECTION, who(), s.detection_ms / 1e3);
-        m.add(BFD_FLAPS, who(), s.flaps);
-        m.add(BFD_SENT, who(), s.sent);
-        m.add(BFD_RECEIVED, who(), s.received);
+        m.add(BFD_UP, &who(), s.state == "Up");
+        m.add(BFD_USABLE, &who(), s.usable);
+        m.add(BFD_STATE, &who(), s.state_seconds);
+        m.add(BFD_DETECTION, &who(), s.detection_ms / 1e3);
+        m.add(BFD_FLAPS, &who(), s.flaps);
+        m.add(BFD_SENT, &who(), s.sent);
+        m.add(BFD_RECEIVED, &who(), s.received);
     }
     for (why, count) in &bfd.discarded {
-        m.add(BFD_DISCARDED, one("reason", why), *count);
+        m.add(BFD_DISCARDED, &one("reason", why), *count);
     }
     Ok(())
 }
@@ -350,37 +291,37 @@ fn kernel(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     let Some(kernel) = &dataplanes.kernel else { return Ok(()) };
     let counters = &kernel.repairs;
     for difference in Difference::ALL {
-        m.add(KERNEL_REPAIRS, one("difference", difference.label()), counters.repaired(difference));
+        m.add(KERNEL_REPAIRS, &one("difference", difference.label()), counters.repaired(difference));
     }
-    m.add(KERNEL_COMPARED, Labels::new(), counters.compared());
-    m.add(KERNEL_ROUNDS, Labels::new(), counters.rounds());
-    m.add(KERNEL_ROUND_TIME, Labels::new(), counters.round_time().as_secs_f64());
+    m.add(KERNEL_COMPARED, &Labels::default(), counters.compared());
+    m.add(KERNEL_ROUNDS, &Labels::default(), counters.rounds());
+    m.add(KERNEL_ROUND_TIME, &Labels::default(), counters.round_time().as_secs_f64());
     Ok(())
 }
 
 fn fpm(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     for c in answers::fpm(router)?.clients {
         let client = || one("client", &c.name);
-        m.add(FPM_CONNECTED, client(), c.connected);
-        m.add(FPM_DISAGREES, client(), c.disagreement.is_some());
-        m.add(FPM_CONNECTS, client(), c.connects);
-        m.add(FPM_CONNECTS_FAILED, client(), c.failed_connects);
-        m.add(FPM_CLOSES, client(), c.closes);
-        m.add(FPM_ERRORS, client(), c.errors);
-        m.add(FPM_BATCHES, client(), c.batches);
-        m.add(FPM_QUEUE_FULL, client(), c.queue_full);
-        m.add(FPM_SENT, client(), c.bytes_sent);
-        m.add(FPM_READ, client(), c.bytes_read);
+        m.add(FPM_CONNECTED, &client(), c.connected);
+        m.add(FPM_DISAGREES, &client(), c.disagreement.is_some());
+        m.add(FPM_CONNECTS, &client(), c.connects);
+        m.add(FPM_CONNECTS_FAILED, &client(), c.failed_connects);
+        m.add(FPM_CLOSES, &client(), c.closes);
+        m.add(FPM_ERRORS, &client(), c.errors);
+        m.add(FPM_BATCHES, &client(), c.batches);
+        m.add(FPM_QUEUE_FULL, &client(), c.queue_full);
+        m.add(FPM_SENT, &client(), c.bytes_sent);
+        m.add(FPM_READ, &client(), c.bytes_read);
         let replies = |result: &str| two(("client", &c.name), ("result", result));
         for (result, count) in
             [("offloaded", c.offloaded), ("refused", c.offload_failed), ("unmatched", c.unmatched)]
         {
-            m.add(FPM_REPLIES, replies(result), count);
+            m.add(FPM_REPLIES, &replies(result), count);
         }
-        m.add(FPM_SENT_AGAIN, client(), c.resent);
-        m.add(FPM_ROUTES, client(), c.routes);
-        m.add(FPM_DELETES, client(), c.deletes);
-        m.add(FPM_STALLED, client(), c.stalled_seconds);
+        m.add(FPM_SENT_AGAIN, &client(), c.resent);
+        m.add(FPM_ROUTES, &client(), c.routes);
+        m.add(FPM_DELETES, &client(), c.deletes);
+        m.add(FPM_STALLED, &client(), c.stalled_seconds);
     }
     Ok(())
 }

@@ -11,12 +11,15 @@ pub enum Kind {
     Histogram,
 }
 
-/// A metric. A scrape adds the prefix `ribtide_`, and the suffix `_total` to counters. A name that
-/// ends in `_seconds` or `_bytes` has that unit.
+/// A metric. A name that ends in `_seconds` or `_bytes` has that unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name without prefix and suffix.
-    pub(super) name: &'static str,
+    /// Its place in [`METRICS`].
+    pub(super) at: usize,
+    /// The name of the family, with the prefix `ribtide_`.
+    pub(super) family: &'static str,
+    /// The name of its samples: that of the family, with the suffix `_total` where it is a counter.
+    pub name: &'static str,
     /// Its type.
     pub kind: Kind,
     /// The names of its labels in order.
@@ -25,18 +28,28 @@ pub struct Metric {
     pub help: &'static str,
 }
 
-impl Metric {
-    /// The name in a scrape.
-    pub fn full_name(&self) -> String {
-        let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
-        format!("ribtide_{}{suffix}", self.name)
-    }
+macro_rules! sample_name {
+    (Counter $name:literal) => {
+        concat!("ribtide_", $name, "_total")
+    };
+    ($kind:ident $name:literal) => {
+        concat!("ribtide_", $name)
+    };
 }
 
 macro_rules! metrics {
     ($($metric:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
-        $(pub(super) const $metric: Metric =
-            Metric { name: $name, kind: Kind::$kind, labels: &[$($label),*], help: $help };)*
+        /// The metrics by number.
+        #[expect(non_camel_case_types, clippy::upper_case_acronyms, reason = "the names of the constants")]
+        enum Order { $($metric),* }
+        $(pub(super) const $metric: Metric = Metric {
+            at: Order::$metric as usize,
+            family: concat!("ribtide_", $name),
+            name: sample_name!($kind $name),
+            kind: Kind::$kind,
+            labels: &[$($label),*],
+            help: $help,
+        };)*
         /// All metrics, in the order of a scrape.
         pub const METRICS: &[Metric] = &[$($metric),*];
     };

@@ -330,6 +330,11 @@ impl IngestCounters {
     pub fn refused(&self, why: Refusal) -> u64 {
         self.refused[why as usize]
     }
+
+    /// Announced prefixes that were refused, for any reason.
+    pub fn all_refused(&self) -> u64 {
+        self.refused.iter().sum()
+    }
 }
 
 /// Why well-formed routes are not used. An earlier route of the prefix counts as withdrawn.

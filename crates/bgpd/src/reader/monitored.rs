@@ -44,10 +44,11 @@ impl Reader {
         number: u32,
         rest: &mut &[u8],
         complete: &mut FamilySet,
+        recent: &mut usize,
     ) -> Result<Option<Mark>, What> {
         let (at, mut handled) = (SystemTime::now(), Handled::default());
         let bytes = *rest;
-        let outcome = self.messages(id, number, rest, complete, Some(&mut handled));
+        let outcome = self.messages(id, number, rest, complete, recent, Some(&mut handled));
         let Some(session) = self.sessions.get(&id) else { return outcome };
         let Handled { end, withdrawn } = handled;
         if end == 0 {

@@ -111,7 +111,9 @@ impl Sessions {
             after_end_of_rib: negotiated.restart.is_some(),
             ..Marks::default()
         };
-        let attach = Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), marks };
+        let record = self.recorder_bytes;
+        let attach =
+            Attach { stream, unread, info: peer_info, settings, heard: heard.clone(), marks, record };
         let up = Up {
             info: info.clone(),
             side,
@@ -153,6 +155,7 @@ impl Sessions {
         let Some(up) = peer.up.take() else { return };
         let cause = std::mem::replace(&mut self.down_cause, DownCause::LocalEvent(0));
         let families = retention.map_or_else(FamilySet::default, |retention| retention.families);
+        peer.recorder.lose(up.monitored.clone(), &cause, now);
         let at = SystemTime::now();
         self.outbox.send_to_monitors(&SessionNews::Down { up: up.monitored.clone(), cause, at });
         self.outbox.send_to_worker(up.worker, EgressIn::MemberDown(id));

@@ -31,6 +31,7 @@ mod own_restart;
 mod peer;
 pub mod prediction;
 mod reconfiguration;
+mod recorder;
 mod refresh;
 mod refused;
 mod socket;
@@ -48,16 +49,18 @@ pub use injected::{INJECTED_MAX, InjectedChange, InjectedText, InjectedView, New
 pub use own_restart::{Deferral, Restarted};
 pub(crate) use own_restart::{defers, is_awaited, is_complete};
 pub use reconfiguration::Neighbors;
+pub use recorder::{LastNotification, LostSession, RecordedView};
 pub use refused::{ConnectionRefusal, RefusedConnections};
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use unnumbered::WaitingInterface;
-pub use view::{NeighborView, Totals, UpView};
+pub use view::{NeighborCounts, NeighborView, Totals, UpCounts, UpView};
 pub use write_queue::WriteQueue;
 
 use super::egress::EgressOut;
 use super::monitor::{DownCause, Taps};
 use super::reader::{Command, Report, What};
+use super::recorder::Direction;
 use super::shard::ShardNews;
 use super::stage::{Hosted, Turn, pin};
 use connection::Connection;
@@ -90,7 +93,7 @@ use ribtide_runtime::output::Output;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_wire::bgp::Notification;
-use ribtide_wire::bgp::message::{self, HEADER_LEN, MAX_LEN, MessageType, frame};
+use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -277,6 +280,7 @@ impl SessionsBuilder {
             down_cause: DownCause::LocalEvent(0),
             own_restarts: OwnRestarts::new(setup.restarted, clock.now()),
             hosted,
+            recorder_bytes: setup.bgp.recorder_bytes,
         };
         sessions.originate(&setup.bgp.originate);
         sessions.configure_interfaces(&setup.bgp.interfaces);
@@ -347,6 +351,7 @@ pub struct Sessions {
     own_restarts: OwnRestarts,
     /// The stages that run on this thread.
     hosted: Hosted,
+    recorder_bytes: usize,
 }
 
 impl Sessions {
@@ -484,6 +489,7 @@ impl Sessions {
         let asn = self.asn_for(kind);
         let mut peer = Peer::new(id, address, settings, asn, self.router_id, self.clock.now());
         peer.dynamic = dynamic;
+        peer.recorder.set_bound(self.recorder_bytes);
         self.own_restarts.announce(&mut peer, self.clock.now());
         self.peers.insert(id, peer);
         self.by_address.insert(address, id);
@@ -503,6 +509,9 @@ impl Sessions {
         let now = self.clock.now();
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let told = matches!(event, Event::Message(_, MessageType::Notification, _));
+        if let Event::Message(_, MessageType::Notification, body) = event {
+            peer.recorder.notification(now, Direction::Received, body);
+        }
         let before = (peer.state.1, peer.fsm.last_error().map(|e| e.at));
         let ends_retention = graceful_restart::ends_retention(&event);
         // Only an established session has an end that monitors get.
@@ -661,7 +670,7 @@ impl Sessions {
         self.own_restarts.announce(peer, now);
         // RFC 5082 section 3: a packet with a lower TTL is discarded. The SYN is checked before the options are set:
         // with them, the kernel would discard the packets by which such a peer closes the connection.
-        let low_ttl = peer.settings.least_ttl().and_then(|least| low_syn_ttl(&stream, least));
+        let low_ttl = peer.settings.least_ttl().and_then(|least| ttl::low_syn_ttl(&stream, least));
         let options = || socket::set_options(&stream, &peer.settings, peer.kind.is_external()).err();
         let not_signed = || tcp_ao::accepted(&stream, peer.settings.tcp_ao.as_ref()?).err();
         let refused = low_ttl.map(|why| (ConnectionRefusal::LowTtl, why));
@@ -779,15 +788,14 @@ impl Sessions {
             let Some(connection) = peer.slot(side).as_mut() else { return };
             match frame(&connection.input, MAX_LEN) {
                 Ok(Some(frame)) => {
-                    let (kind, body, len) = (frame.kind, frame.body.to_vec(), frame.total_len);
-                    connection.input.drain(..len);
+                    let (kind, len) = (frame.kind, frame.total_len);
+                    let message: Vec<u8> = connection.input.drain(..len).collect();
                     connection.received.count(kind);
                     if kind == MessageType::Open {
-                        let mut open = Vec::new();
-                        message::write(&mut open, kind, &body);
-                        connection.received_open = open.into();
+                        connection.received_open = message.as_slice().into();
                     }
-                    self.event(id, Event::Message(side, kind, &body));
+                    peer.recorder.control(self.clock.now(), Direction::Received, kind, &message);
+                    self.event(id, Event::Message(side, kind, message.get(HEADER_LEN..).unwrap_or_default()));
                 }
                 Err(notification) => return self.event(id, Event::Fault(side, notification)),
                 Ok(None) => match connection.read() {
@@ -801,13 +809,15 @@ impl Sessions {
 
     fn send(&mut self, id: PeerId, side: Side, message: Vec<u8>) {
         let Some(connection) = self.peers.get_mut(&id).and_then(|p| p.slot(side).as_mut()) else { return };
-        if let Some(kind) = kind_of(&message) {
+        let (kind, message) = (kind_of(&message), Arc::<[u8]>::from(message));
+        if let Some(kind) = kind {
             connection.sent.count(kind);
             if kind == MessageType::Open {
-                connection.sent_open = message.as_slice().into();
+                connection.sent_open = message.clone();
             }
         }
-        connection.output.push(message.into());
+        connection.output.push(message.clone());
+        self.record_sent(id, kind, &message);
         self.write(id, side);
     }
 
@@ -873,7 +883,7 @@ impl Sessions {
 
     /// Queues what workers packed, then writes to each peer once.
     fn take_writes(&mut self, writes: &Receiver<EgressOut>) {
-        let (mut touched, mut bytes) = (BTreeSet::new(), 0);
+        let (mut touched, mut bytes, now) = (BTreeSet::new(), 0, self.clock.now());
         while bytes < WRITES_AT_ONCE
             && let Some(message) = writes.try_recv()
         {
@@ -885,6 +895,7 @@ impl Sessions {
                 }
             };
             for write in &batch {
+                let recorded = self.recorded_part(&write.chunk);
                 for receiver in write.receivers() {
                     let Some(peer) = self.peers.get_mut(&receiver.peer) else { continue };
                     let Some(up) = &peer.up else { continue };
@@ -896,6 +907,7 @@ impl Sessions {
                     if let Some(connection) = peer.connection() {
                         connection.output.push(write.chunk.clone());
                     }
+                    peer.recorder.updates(now, &recorded);
                 }
             }
         }
@@ -916,6 +928,7 @@ impl Sessions {
         match what {
             What::Detached { shards } => return self.ids.shards_informed(id, session, shards),
             What::Watching { generation, shards } => return self.watching(generation, shards),
+            What::Recorded(recorded) => return self.take_recorded(id, session, recorded),
             _ => {}
         }
         let Some(up) = self.peers.get_mut(&id).and_then(|p| p.up.as_mut()) else { return };
@@ -933,7 +946,7 @@ impl Sessions {
             What::EndOfRefresh(family) => self.refresh_ends(id, family),
             What::Ignored(message) => self.log_ignored(id, message),
             // Of a session that is over, and dealt with above.
-            What::Detached { .. } | What::Watching { .. } => {}
+            What::Detached { .. } | What::Watching { .. } | What::Recorded(_) => {}
             What::EndOfRib(family) => {
                 up.initial_done = up.initial_done.with(family);
                 self.refreshed(id, family);
@@ -952,19 +965,6 @@ impl Sessions {
         if !self.lingering.is_empty() {
             std::thread::sleep(Duration::from_millis(100));
         }
-    }
-}
-
-/// Why GTSM refuses an accepted connection by the TTL of its SYN, if it does.
-fn low_syn_ttl(stream: &TcpStream, least: u8) -> Option<String> {
-    match ttl::syn_ttl(stream) {
-        Ok(Some(ttl)) if ttl < least => {
-            Some(format!("its SYN came with TTL {ttl}, and ttl-security demands {least} and more"))
-        }
-        Ok(Some(_)) => None,
-        // The kernel accepted packets of any TTL until the socket had its least TTL.
-        Ok(None) => Some("the kernel answered its SYN with a SYN cookie, so the TTL is not known".into()),
-        Err(error) => Some(format!("the TTL of its SYN is not known: {error}")),
     }
 }
 

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use super::graceful_restart::Retained;
 use super::log::Who;
 use super::max_prefixes::LimitState;
+use super::recorder::Recorder;
 use super::unnumbered::Link;
 use super::write_queue::Backlog;
 use crate::monitor::SessionUp;
@@ -45,6 +46,7 @@ pub(super) struct Peer {
     pub(super) retained: Vec<Retained>,
     /// How often such routes were removed because the neighbour did not come back in time.
     pub(super) stale_expired: u64,
+    pub(super) recorder: Recorder,
 }
 
 /// An established session.
@@ -123,6 +125,7 @@ impl Peer {
             limits: LimitState::default(),
             retained: Vec::new(),
             stale_expired: 0,
+            recorder: Recorder::default(),
         }
     }
 

@@ -271,6 +271,7 @@ impl Sessions {
         let ids = ChangedIds { confederation, cluster_id };
         self.cluster_id = bgp.cluster_id;
         self.ranges.clone_from(&bgp.dynamic);
+        self.set_recorder_bytes(bgp.recorder_bytes);
         let present: Vec<(IpAddr, PeerId)> = self.by_address.iter().map(|(a, id)| (*a, *id)).collect();
         let own_addresses = self.sends_own_addresses();
         self.originate(&bgp.originate);

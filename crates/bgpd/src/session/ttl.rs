@@ -73,6 +73,19 @@ fn saved_syn(stream: &TcpStream, headers: &mut [u8]) -> io::Result<usize> {
     if result == 0 { Ok(len as usize) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Why GTSM refuses an accepted connection by the TTL of its SYN, if it does.
+pub(super) fn low_syn_ttl(stream: &TcpStream, least: u8) -> Option<String> {
+    match syn_ttl(stream) {
+        Ok(Some(ttl)) if ttl < least => {
+            Some(format!("its SYN came with TTL {ttl}, and ttl-security demands {least} and more"))
+        }
+        Ok(Some(_)) => None,
+        // The kernel accepted packets of any TTL until the socket had its least TTL.
+        Ok(None) => Some("the kernel answered its SYN with a SYN cookie, so the TTL is not known".into()),
+        Err(error) => Some(format!("the TTL of its SYN is not known: {error}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

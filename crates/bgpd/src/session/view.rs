@@ -4,15 +4,19 @@ use super::Sessions;
 use super::graceful_restart::RetainedView;
 use super::own_restart::Deferral;
 use super::peer::Peer;
+use super::recorder::LastNotification;
 use super::refused::RefusedConnections;
 use super::tcp_ao::{self, KeyState};
 use super::write_queue::WriteQueue;
 use crate::messages::MessageCounts;
+use crate::monitor::SessionUp;
+use crate::recorder::Direction;
 use ribtide_bgp::fsm::{Event, LastError, Negotiated, Obstacle, State};
 use ribtide_bgp::peer::{PeerId, PeerInfo, PeerKind};
-use ribtide_config::{AsNumbers, MaxPrefixesConfig};
+use ribtide_config::{AsNumbers, MaxPrefixesConfig, NeighborSettings};
 use ribtide_prefix::{ByFamily, FamilySet};
 use ribtide_runtime::clock::Millis;
+use ribtide_runtime::liveness::{TcpState, tcp_state};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 use ribtide_wire::bgp::role::Role;
@@ -78,6 +82,12 @@ pub struct NeighborView {
     pub last_down: Option<String>,
     /// For how many milliseconds that has been over.
     pub last_down_age: Option<Millis>,
+    /// Which side ended the last established session: [`Direction::Sent`] is this one.
+    pub last_down_by: Option<Direction>,
+    /// The last NOTIFICATION, and for how many milliseconds that has been over.
+    pub last_notification: Option<(Millis, LastNotification)>,
+    /// Its settings.
+    pub settings: NeighborSettings,
     /// The routes of lost sessions that stay in use while it restarts (RFC 4724).
     pub retained: Option<RetainedView>,
     /// How often such routes were removed because it did not come back in time.
@@ -97,6 +107,12 @@ pub struct UpView {
     pub negotiated: Negotiated,
     /// The local address.
     pub local: IpAddr,
+    /// The session as monitors get it: its ports and OPENs.
+    pub monitored: Arc<SessionUp>,
+    /// In how many milliseconds the hold timer expires, unless something is received.
+    pub hold_left: Option<Millis>,
+    /// What the kernel says of the connection.
+    pub tcp: Option<TcpState>,
     /// The worker that has its group.
     pub worker: usize,
     /// The reader that reads it.
@@ -113,6 +129,50 @@ pub struct UpView {
     pub initial_done: FamilySet,
     /// The seconds for which the peer retains our routes while we restart; `None`: it does not.
     pub own_restart: Option<u16>,
+}
+
+/// What metrics have of a neighbour.
+#[derive(Clone, Debug)]
+pub struct NeighborCounts {
+    /// Its number in this process.
+    pub id: PeerId,
+    /// Its address, with a zone if it is link-local.
+    pub address: IpAddr,
+    /// Its interface, if the configuration has it by that.
+    pub interface: Option<String>,
+    /// Its group in the configuration.
+    pub group: String,
+    /// For how many milliseconds it has been in its state.
+    pub state_age: Millis,
+    /// How often an established session ended.
+    pub flaps: u64,
+    /// Whether routes of lost sessions stay in use while it restarts (RFC 4724).
+    pub has_retained: bool,
+    /// How often such routes were removed because it did not come back in time.
+    pub stale_expired: u64,
+    /// Its maximum prefixes.
+    pub max_prefixes: MaxPrefixesConfig,
+    /// How often it exceeded that of received ones.
+    pub exceeded: ByFamily<u64>,
+    /// How often there were more to send to it.
+    pub exceeded_out: ByFamily<u64>,
+    /// The established session.
+    pub up: Option<UpCounts>,
+}
+
+/// What metrics have of an established session.
+#[derive(Clone, Debug)]
+pub struct UpCounts {
+    /// The worker that has its group.
+    pub worker: usize,
+    /// The reader that reads it.
+    pub reader: usize,
+    /// The write queue.
+    pub writes: WriteQueue,
+    /// Messages received before its reader took over.
+    pub received: MessageCounts,
+    /// Messages sent, UPDATEs not among them.
+    pub sent: MessageCounts,
 }
 
 /// All neighbours together.
@@ -148,6 +208,34 @@ impl Sessions {
         peers.map(|peer| self.view(peer)).filter(wanted).take(limit).collect()
     }
 
+    /// What metrics have of at most `limit` neighbours, by address, after `after`.
+    pub fn counts(&self, after: Option<IpAddr>, limit: usize) -> Vec<NeighborCounts> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let peers = self.by_address.range((from, Bound::Unbounded)).filter_map(|(_, id)| self.peers.get(id));
+        let (now, bound) = (self.clock.now(), super::write_queue::high_water(self.groups.len()));
+        let of = |peer: &Peer| NeighborCounts {
+            id: peer.id,
+            address: peer.address,
+            interface: peer.link.as_ref().map(|link| link.name.clone()),
+            group: peer.settings.group.clone(),
+            state_age: now.saturating_sub(peer.state.1),
+            flaps: peer.fsm.flaps(),
+            has_retained: !peer.retained.is_empty(),
+            stale_expired: peer.stale_expired,
+            max_prefixes: peer.settings.max_prefixes,
+            exceeded: peer.limits.exceeded,
+            exceeded_out: peer.limits.exceeded_out,
+            up: peer.up.as_ref().zip(peer.established()).map(|(up, connection)| UpCounts {
+                worker: up.worker,
+                reader: up.reader,
+                writes: up.backlog.view(connection.output.len(), bound, now),
+                received: connection.received,
+                sent: connection.sent,
+            }),
+        };
+        peers.map(of).take(limit).collect()
+    }
+
     /// The number of neighbours, of sessions, and of lost sessions.
     pub fn totals(&self) -> Totals {
         let peers = self.peers.values();
@@ -176,6 +264,13 @@ impl Sessions {
             info: up.info.clone(),
             negotiated: *negotiated,
             local: up.local,
+            monitored: up.monitored.clone(),
+            hold_left: peer.fsm.hold_expires().map(|at| {
+                // The reader tells the FSM when it handles an event.
+                let hold = 1000 * Millis::from(negotiated.hold_time);
+                at.max(up.heard.load(Relaxed) + hold).saturating_sub(self.clock.now())
+            }),
+            tcp: peer.established().and_then(|connection| tcp_state(&connection.stream).ok()),
             worker: up.worker,
             reader: up.reader,
             writes: up.backlog.view(
@@ -221,6 +316,13 @@ impl Sessions {
             last_error_age: peer.fsm.last_error().map(age),
             last_down: peer.fsm.last_down().map(|e| e.text.clone()),
             last_down_age: peer.fsm.last_down().map(age),
+            last_down_by: peer.recorder.ends().1,
+            last_notification: peer
+                .recorder
+                .ends()
+                .0
+                .map(|last| (self.clock.now().saturating_sub(last.at), last.clone())),
+            settings: peer.settings.clone(),
             retained: RetainedView::of(&peer.retained, &peer.settings, self.clock.now()),
             stale_expired: peer.stale_expired,
             tcp_ao: peer.settings.tcp_ao.as_ref().map(|ao| {

@@ -2,8 +2,8 @@
 
 use crate::text::{Table, bytes, count, duration, number, wrap};
 use ribtide_model::{
-    BgpSummary, Group, GroupMember, GroupTotal, MaxPrefixes, Messages, Neighbor, PeerRestart, PerFamilyCount,
-    Restart, SentPaths, Session, Stale, TcpAo, WaitingInterface,
+    BgpSummary, Group, GroupMember, GroupTotal, LastNotification, MaxPrefixes, Messages, Neighbor,
+    PeerRestart, PerFamilyCount, Restart, SentPaths, Session, Stale, TcpAo, TcpConnection, WaitingInterface,
 };
 use ribtide_prefix::AfiSafi;
 use std::collections::BTreeMap;
@@ -186,6 +186,7 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         duration(n.state_seconds),
         count(n.flaps, "flap"),
     );
+    out.push_str(&settings(n));
     if let Some(text) = n.shutdown.as_ref().filter(|text| !text.is_empty()) {
         out.push_str(&format!("  Shut down by the configuration: \"{text}\"\n"));
     }
@@ -252,10 +253,22 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
         let ago = seconds.map_or(String::new(), |s| format!(", {} ago", duration(s)));
         out.push_str(&format!("  {what}{ago}: {why}\n"));
     };
-    if n.last_down != n.last_error {
-        line("Last session ended", &n.last_down, n.last_down_seconds);
+    let ended = match n.last_down_by.as_deref() {
+        Some("local") => "Last session ended by this router",
+        Some(_) => "Last session ended by the peer",
+        None => "Last session ended",
+    };
+    line(ended, &n.last_down, n.last_down_seconds);
+    if n.last_down != n.last_error || n.last_down_seconds != n.last_error_seconds {
+        line("Last error", &n.last_error, n.last_error_seconds);
     }
-    line("Last error", &n.last_error, n.last_error_seconds);
+    if let Some(LastNotification { direction, seconds, code, subcode, text, data: _ }) = &n.last_notification
+    {
+        out.push_str(&format!(
+            "  Last NOTIFICATION, {direction} {} ago: {code}/{subcode}, {text}\n",
+            duration(*seconds)
+        ));
+    }
     if n.state.starts_with("Idle (maximum prefixes") {
         let left = n.idle_seconds_left.map_or(String::new(), |s| format!("for {}, or ", duration(s)));
         out.push_str(&format!("  No session {left}until `ribtide clear bgp neighbor {}`\n", n.address));
@@ -277,6 +290,53 @@ pub(super) fn neighbor(n: &Neighbor) -> String {
     out
 }
 
+/// What its configuration says of its sessions.
+fn settings(n: &Neighbor) -> String {
+    let connects = match n.connect_retry_seconds {
+        Some(every) => format!("connects every {every} s"),
+        None => "waits for it to connect".into(),
+    };
+    let hold = match n.configured_hold_time {
+        0 => "no hold time".into(),
+        seconds => format!("hold time {seconds} s"),
+    };
+    let mut parts = vec![hold, connects];
+    parts.extend(n.authentication.as_ref().map(|how| format!("signed with {how}")));
+    parts.extend(n.multihop.map(|ttl| format!("multihop with TTL {ttl}")));
+    parts.extend(n.ttl_security.map(|hops| format!("TTL security of {}", count(hops.into(), "hop"))));
+    parts.extend(n.bfd.then(|| "watched by BFD".to_owned()));
+    format!(
+        "  Configured: {}\n  Import policy {}, export policy {}\n",
+        parts.join(", "),
+        n.import_policy,
+        n.export_policy
+    )
+}
+
+/// The TCP connection of a session.
+fn tcp(s: &Session, t: &TcpConnection) -> String {
+    let ms = |seconds: f64| format!("{:.1} ms", 1000.0 * seconds);
+    format!(
+        "  TCP from port {} to port {}: MSS {} sent, {} received; RTT {} (variation {}, least {}); window {}, {} in flight, {} sent again\n",
+        t.local_port,
+        t.remote_port,
+        t.send_mss,
+        t.receive_mss,
+        ms(t.rtt_seconds),
+        ms(t.rtt_variation_seconds),
+        ms(t.least_rtt_seconds),
+        count(t.congestion_window.into(), "segment"),
+        t.unacknowledged,
+        t.retransmitted,
+    ) + &capabilities("sent", &s.capabilities_sent)
+        + &capabilities("received", &s.capabilities_received)
+}
+
+fn capabilities(direction: &str, all: &[String]) -> String {
+    let all = if all.is_empty() { "none".into() } else { all.join(", ") };
+    format!("  Capabilities {direction}: {all}\n")
+}
+
 fn tcp_ao(ao: &TcpAo) -> String {
     let TcpAo { keys, current, rnext, good, bad, key_not_found, unsigned } = ao;
     let keys = count(*keys as u64, "key");
@@ -295,8 +355,9 @@ fn tcp_ao(ao: &TcpAo) -> String {
 
 fn session(s: &Session) -> String {
     let yes = |b: bool| if b { "yes" } else { "no" };
+    let left = s.hold_seconds_left.map_or(String::new(), |left| format!(" ({left} s left)"));
     let timers = match s.keepalive_seconds {
-        Some(every) => format!("Hold time {} s, a KEEPALIVE at least every {every} s", s.hold_time),
+        Some(every) => format!("Hold time {} s{left}, a KEEPALIVE at least every {every} s", s.hold_time),
         None => "No hold time".into(),
     };
     let mut out = format!(
@@ -320,6 +381,7 @@ fn session(s: &Session) -> String {
             (false, false) => "",
         },
     );
+    out.push_str(&s.tcp.as_ref().map(|of| tcp(s, of)).unwrap_or_default());
     if let Some(PeerRestart { families, seconds, notification }) = &s.graceful_restart {
         let after = if *notification { ", after a NOTIFICATION too" } else { "" };
         out.push_str(&match families.is_empty() {
@@ -501,6 +563,23 @@ mod tests {
             last_error_seconds: Some(7500),
             last_down: Some("the connection ended: closed by the peer".into()),
             last_down_seconds: Some(7520),
+            last_down_by: Some("peer".into()),
+            last_notification: Some(LastNotification {
+                direction: "received".into(),
+                seconds: 7500,
+                code: 6,
+                subcode: 4,
+                text: "cease: administrative reset".into(),
+                data: String::new(),
+            }),
+            configured_hold_time: 180,
+            connect_retry_seconds: Some(10),
+            import_policy: "accept".into(),
+            export_policy: "accept".into(),
+            authentication: Some("tcp-md5".into()),
+            multihop: None,
+            ttl_security: Some(1),
+            bfd: true,
             max_prefixes: vec![limit("ipv4-unicast", "received", Some(1_000_000), "discard")],
             idle_seconds_left: None,
             stale: None,
@@ -514,6 +593,21 @@ mod tests {
                 hold_time: 90,
                 keepalive_seconds: Some(30),
                 heard_seconds: 3,
+                hold_seconds_left: Some(87),
+                tcp: Some(TcpConnection {
+                    local_port: 179,
+                    remote_port: 40_312,
+                    send_mss: 1448,
+                    receive_mss: 536,
+                    rtt_seconds: 0.0123,
+                    rtt_variation_seconds: 0.0005,
+                    least_rtt_seconds: 0.011,
+                    congestion_window: 10,
+                    unacknowledged: 2,
+                    retransmitted: 7,
+                }),
+                capabilities_sent: vec!["ipv4-unicast".into(), "route refresh".into()],
+                capabilities_received: vec![],
                 four_octet_as: true,
                 extended_messages: false,
                 route_refresh: true,
@@ -570,13 +664,19 @@ mod tests {
             "\
 Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
   State Established for 3m12s, 1 flap
-  Last session ended, 2h05m ago: the connection ended: closed by the peer
+  Configured: hold time 180 s, connects every 10 s, signed with tcp-md5, TTL security of 1 hop, watched by BFD
+  Import policy accept, export policy accept
+  Last session ended by the peer, 2h05m ago: the connection ended: closed by the peer
   Last error, 2h05m ago: NOTIFICATION received (cease: administrative reset)
+  Last NOTIFICATION, received 2h05m ago: 6/4, cease: administrative reset
   Maximum of ipv4-unicast prefixes received: 1,000,000 of 1,000,000, exceeded 1 time; discard
   Local address 192.0.2.9, AS 65001, peer's router ID 1.1.1.1
-  Hold time 90 s, a KEEPALIVE at least every 30 s, last message 3s ago
+  Hold time 90 s (87 s left), a KEEPALIVE at least every 30 s, last message 3s ago
   Families ipv4-unicast; 4-octet AS yes, extended messages no, route refresh enhanced
   Read by reader-0, sent to by egress-1, update group 1.2, lagging in it
+  TCP from port 179 to port 40312: MSS 1448 sent, 536 received; RTT 12.3 ms (variation 0.5 ms, least 11.0 ms); window 10 segments, 2 in flight, 7 sent again
+  Capabilities sent: ipv4-unicast, route refresh
+  Capabilities received: none
   Graceful restart: ipv4-unicast retained for 2m00s without a session, after a NOTIFICATION too
   Long-lived stale after that: ipv4-unicast for 1h00m
   Graceful restart of this router: the peer retains our routes for 2m00s
@@ -603,6 +703,7 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
             session: None,
             last_error: None,
             last_down: None,
+            last_notification: None,
             asn: None,
             description: None,
             state: "Idle (maximum prefixes)".into(),
@@ -613,6 +714,8 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert_eq!(
             neighbor(&idle),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Idle (maximum prefixes) for 3m12s, 1 flap\n\
+             \x20 Configured: hold time 180 s, connects every 10 s, signed with tcp-md5, TTL security of 1 hop, watched by BFD\n\
+             \x20 Import policy accept, export policy accept\n\
              \x20 No session for 3m12s, or until `ribtide clear bgp neighbor 192.0.2.1`\n\
              \x20 Maximum of ipv6-unicast prefixes sent: 1,000,000, exceeded 1 time; restart\n"
         );
@@ -684,6 +787,8 @@ Neighbor 192.0.2.1 (lyon), client AS 65001, group clients
         assert_eq!(
             neighbor(&down),
             "Neighbor 192.0.2.1, client AS any, group clients\n  State Idle (shut down) for 3m12s, 1 flap\n\
+             \x20 Configured: hold time 180 s, connects every 10 s, signed with tcp-md5, TTL security of 1 hop, watched by BFD\n\
+             \x20 Import policy accept, export policy accept\n\
              \x20 Shut down by the configuration: \"new card\"\n"
         );
     }

@@ -6,6 +6,7 @@ mod bfd;
 mod bgp;
 mod fib;
 mod filters;
+mod messages;
 mod monitoring;
 mod nexthop;
 mod origination;
@@ -19,7 +20,7 @@ pub(crate) mod screen;
 mod threads;
 
 use crate::client::Client;
-use crate::text::count;
+use crate::text::{count, fold};
 use clap::{Args, Subcommand, ValueEnum};
 pub(crate) use fib::explain_text;
 use filters::{Attributes, Paths, Selected};
@@ -215,7 +216,8 @@ pub(crate) enum ShowBgp {
         address: Option<String>,
         /// Its routes instead. `advertised`: what it is sent, with attributes as sent. `received`: what it sent, before
         /// import policy, `*` for what the policy accepts. `filtered`: what the policy rejects, with the statement that
-        /// decided. The last two where routes are kept (keep-received)
+        /// decided. The last two where routes are kept (keep-received). `messages`: not routes, but the last messages of
+        /// both sides, and those before the last session was lost (bgp.recorder-bytes)
         #[arg(value_enum, requires = "address")]
         what: Option<View>,
         /// Only this prefix
@@ -274,6 +276,8 @@ pub(crate) enum View {
     Received,
     /// Of these, the routes that import policy rejects.
     Filtered,
+    /// The flight recorder.
+    Messages,
 }
 
 /// What to show of origin validation.
@@ -399,6 +403,15 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
         }) => {
             let fields = [("prefix", prefix.clone()), ("state", state.clone())];
             let is_one = prefix.is_some() && attributes.is_exact();
+            if *what == View::Messages {
+                let takes_filter = !attributes.query(&fields).is_empty() || *all;
+                return match takes_filter {
+                    true => Err("messages takes neither a prefix nor a filter".to_owned().into()),
+                    false => to.get(&format!("/v1/bgp/neighbors/{}/messages", escape(a)), |all| {
+                        fold(&messages::recorded(all))
+                    }),
+                };
+            }
             match (what, all, state) {
                 (View::Advertised, _, Some(_)) => {
                     Err("--state is for received and filtered; --all has what is not sent".to_owned().into())
@@ -412,11 +425,13 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
                     Err("--all is for advertised: received has all routes anyway".to_owned().into())
                 }
                 (View::Received, ..) => received(to, a, "received", &attributes.query(&fields)),
-                (View::Filtered, ..) => received(to, a, "filtered", &attributes.query(&fields)),
+                (View::Filtered | View::Messages, ..) => {
+                    received(to, a, "filtered", &attributes.query(&fields))
+                }
             }
         }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
-            to.get(&format!("/v1/bgp/neighbors/{}", escape(a)), bgp::neighbor)
+            to.get(&format!("/v1/bgp/neighbors/{}", escape(a)), |n| fold(&bgp::neighbor(n)))
         }
         Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, .. }) => {
             neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
@@ -604,7 +619,7 @@ fn neighbors(to: &mut Printer, only: &str) -> Printed {
     let mut gap = "";
     to.paged("/v1/bgp/neighbors", NEIGHBORS, only, |to, page: NeighborPage| {
         for neighbor in &page.neighbors {
-            to.text(&format!("{gap}{}", bgp::neighbor(neighbor)))?;
+            to.text(&format!("{gap}{}", fold(&bgp::neighbor(neighbor))))?;
             gap = "\n";
         }
         Ok(page.next)
@@ -743,7 +758,7 @@ fn text_of(value: Option<impl ToString>) -> Option<String> {
 }
 
 /// Percent-encodes the characters that a URL query cannot contain.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.bytes()
         .map(|b| match b {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => char::from(b).to_string(),

@@ -70,7 +70,7 @@ fn metrics() -> String {
             Kind::Histogram => "histogram",
         };
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let name = format!("`{}`", metric.full_name());
+        let name = format!("`{}`", metric.name);
         vec![name, kind.into(), labels.join(", "), metric.help.trim_end_matches('.').into()]
     });
     markdown(&["metric", "type", "labels", "meaning"], rows)

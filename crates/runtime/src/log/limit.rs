@@ -3,7 +3,9 @@
 //! A cause is a target, a level, a sentence and the neighbour that it is about. One that repeats has [`LINES_MAX`] lines in
 //! each [`PERIOD`]; further ones are left out of lines and of kept events, and counted. At the end of the period, or of the
 //! process, one line has their number: so nothing is lost without its count. Another cause is not concerned, however loud
-//! one is. Requests that change the router have a line each: their log is a record of changes and callers.
+//! one is. Requests that change the router have a line each: their log is a record of changes and callers. Events of
+//! sessions are kept each, and only their lines are limited: who follows `/v1/events` must know the state of a session that
+//! flaps.
 
 use super::target;
 use std::collections::HashMap;
@@ -12,8 +14,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter, Layer};
 
 /// Lines of a cause in each period.
 const LINES_MAX: u64 = 20;
@@ -99,14 +101,14 @@ impl Limit {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Limit {
-    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+impl Limit {
+    /// The same limit, of the lines alone, for events that are kept each.
+    pub(super) fn of_lines(&self) -> LineLimit {
+        LineLimit(self.clone())
+    }
+
+    fn admits_event(&self, event: &Event<'_>) -> bool {
         let metadata = event.metadata();
-        let is_record = metadata.target() == target::API && *metadata.level() == Level::INFO;
-        // The numbers of left-out lines are the last word about them.
-        if is_record || metadata.target() == target::LOG {
-            return true;
-        }
         let mut cause = Cause {
             target: metadata.target(),
             level: *metadata.level(),
@@ -115,6 +117,33 @@ impl<S: Subscriber> Layer<S> for Limit {
         };
         event.record(&mut cause);
         self.admits(cause, Instant::now())
+    }
+}
+
+/// Whether each event is kept, and its line alone is limited.
+fn is_kept(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == target::BGP_SESSION
+}
+
+impl<S: Subscriber> Layer<S> for Limit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let is_record = metadata.target() == target::API && *metadata.level() == Level::INFO;
+        // The numbers of left-out lines are the last word about them.
+        is_record || metadata.target() == target::LOG || is_kept(metadata) || self.admits_event(event)
+    }
+}
+
+/// The limit of lines whose events are kept each.
+pub(super) struct LineLimit(Limit);
+
+impl<S> Filter<S> for LineLimit {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        !is_kept(event.metadata()) || self.0.admits_event(event)
     }
 }
 
@@ -138,7 +167,7 @@ impl Visit for Cause {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LogSettings, capture};
+    use super::super::{Lines, LogSettings, QUEUE_LINES, Queue, Recent, capture, subscriber};
     use super::*;
 
     fn cause(message: &str, neighbor: &str) -> Cause {
@@ -183,6 +212,34 @@ mod tests {
         assert_eq!(admitted as u64, LINES_MAX);
         let report = capture(&settings, || limit.report(None));
         assert!(report.contains(&format!("repeated {} times: full", 500 - LINES_MAX)), "{report}");
+    }
+
+    #[test]
+    fn events_of_sessions_are_kept_each_and_their_lines_are_limited() {
+        let (limit, recent) = (Limit::default(), Recent::default());
+        let (queue, items) = Queue::new(QUEUE_LINES);
+        let settings = LogSettings::default();
+        let lines = Lines::new(settings.format, false);
+        let levels = settings.levels.0.clone();
+        let log = subscriber(levels, limit.clone(), lines, queue, recent.clone());
+        tracing::subscriber::with_default(log, || {
+            for n in 0..100 {
+                tracing::info!(target: target::BGP_SESSION, n, neighbor = "192.0.2.1", "the session is up");
+                tracing::error!(target: target::RIB, n, "the table is full");
+            }
+        });
+        let kept = recent.after(0);
+        let count = |sentence: &str| {
+            let has = |event: &[u8]| String::from_utf8_lossy(event).contains(sentence);
+            kept.iter().filter(|(_, event)| has(event)).count() as u64
+        };
+        assert_eq!((count("is up"), count("is full")), (100, LINES_MAX));
+        assert_eq!(items.try_iter().count() as u64, 2 * LINES_MAX);
+        let report = capture(&settings, || limit.report(None));
+        assert!(
+            report.contains(&format!("repeated {} times: the session is up", 100 - LINES_MAX)),
+            "{report}"
+        );
     }
 
     #[test]

@@ -159,6 +159,7 @@ fn subscriber(
     // Errors of the log itself are not printed either: standard error may block.
     let layer =
         fmt::layer().fmt_fields(fields).event_format(lines).with_writer(queue).log_internal_errors(false);
+    let layer = layer.with_filter(limit.of_lines());
     let kept = fmt::layer().event_format(format::json()).with_writer(recent).log_internal_errors(false);
     Registry::default().with(filter).with(limit).with(layer).with(kept)
 }

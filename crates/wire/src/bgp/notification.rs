@@ -1,5 +1,6 @@
 //! NOTIFICATION: the reason of a session's end, as codes and as a sentence.
 
+use super::attribute::{self, Attribute};
 use super::message::{MessageType, finish, start};
 use ribtide_prefix::AfiSafi;
 use std::fmt;
@@ -213,6 +214,39 @@ impl Notification {
         Some((u16::from_be_bytes([a, b]), safi, u32::from_be_bytes(max)))
     }
 
+    /// The diagnostic data as text, decoded where the RFCs say what they are; `None`: there are none, or [`fmt::Display`] has them.
+    pub fn data_text(&self) -> Option<String> {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let is_shown = self.shutdown_text().is_some() || self.prefix_bound().is_some();
+        if self.data.is_empty() || is_shown || self.is_hard_reset() {
+            return None;
+        }
+        Some(match (self.code, self.subcode, self.data.as_slice()) {
+            (code::HEADER, header::BAD_LENGTH, [high, low]) => {
+                format!("the length was {}", u16::from_be_bytes([*high, *low]))
+            }
+            (code::HEADER, header::BAD_TYPE, [kind]) => format!("the type was {kind}"),
+            (code::OPEN, open::UNSUPPORTED_VERSION, [high, low]) => {
+                format!("version {} is supported", u16::from_be_bytes([*high, *low]))
+            }
+            (code::UPDATE, update::MISSING_WELL_KNOWN, [missing]) => match attribute::name(*missing) {
+                Some(name) => format!("{name} is missing"),
+                None => format!("attribute {missing} is missing"),
+            },
+            (code::UPDATE, update::UNRECOGNIZED_WELL_KNOWN..=update::OPTIONAL_ATTRIBUTE, data) => {
+                match Attribute::split_first(data) {
+                    Some((Attribute { flags, code, value }, _)) => {
+                        let name =
+                            attribute::name(code).map_or_else(|| format!("attribute {code}"), str::to_owned);
+                        format!("{name} with flags {flags:02x} and value {}", hex(value))
+                    }
+                    None => format!("data {}", hex(data)),
+                }
+            }
+            (_, _, data) => format!("data {}", hex(data)),
+        })
+    }
+
     /// The meaning of the subcode, or `None` without one or for an unknown one.
     fn detail(&self) -> Option<&'static str> {
         match self.code {
@@ -313,6 +347,25 @@ mod tests {
             (Notification::new(99, 0), "unknown error 99"),
         ] {
             assert_eq!(notification.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn data_are_decoded_where_their_meaning_is_known() {
+        let with = |code, subcode, data: &[u8]| Notification::with_data(code, subcode, data.to_vec());
+        for (notification, expected) in [
+            (with(code::HEADER, header::BAD_LENGTH, &[0, 18]), Some("the length was 18")),
+            (with(code::HEADER, header::BAD_TYPE, &[9]), Some("the type was 9")),
+            (with(code::OPEN, open::UNSUPPORTED_VERSION, &[0, 4]), Some("version 4 is supported")),
+            (with(code::UPDATE, update::MISSING_WELL_KNOWN, &[2]), Some("AS_PATH is missing")),
+            (with(code::UPDATE, 6, &[0x40, 1, 1, 9]), Some("ORIGIN with flags 40 and value 09")),
+            (with(code::UPDATE, 5, &[0x40]), Some("data 40")),
+            (with(code::OPEN, open::UNSUPPORTED_CAPABILITY, &[1, 4, 0, 1, 0, 1]), Some("data 010400010001")),
+            (shutdown("back at ten"), None),
+            (Notification::max_prefixes(AfiSafi::Ipv4Unicast, 7), None),
+            (Notification::cease(cease::ADMIN_RESET), None),
+        ] {
+            assert_eq!(notification.data_text().as_deref(), expected);
         }
     }
 

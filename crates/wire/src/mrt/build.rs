@@ -120,6 +120,26 @@ pub fn message_et(
     });
 }
 
+/// The same of a message that the collector sent itself (RFC 6396 sections 4.4.5 and 4.4.6, RFC 8050 section 3).
+pub fn local_message_et(
+    out: &mut Vec<u8>,
+    time: Time,
+    session: &Bgp4mp,
+    (four_octet_as, add_path): (bool, bool),
+    bytes: &[u8],
+) {
+    let subtype = match (four_octet_as, add_path) {
+        (false, false) => 6,
+        (true, false) => 7,
+        (false, true) => 10,
+        (true, true) => 11,
+    };
+    record_et(out, time, subtype, |out| {
+        push_session(out, session, four_octet_as);
+        out.extend(bytes);
+    });
+}
+
 /// Appends a BGP4MP_ET record of subtype STATE_CHANGE_AS4: a session went from state `old` to `new`, numbered 1
 /// (Idle) to 6 (Established) (RFC 6396 section 4.4.1).
 pub fn state_change_et(out: &mut Vec<u8>, time: Time, session: &Bgp4mp, old: u16, new: u16) {

@@ -14,8 +14,8 @@ mod table_dump;
 
 pub use bgp4mp::{Bgp4mp, Message, StateChange};
 pub use build::{
-    PathEntry, Time, entry_next_hop, message, message_et, peer_index_table, rib, rib_add_path,
-    state_change_et,
+    PathEntry, Time, entry_next_hop, local_message_et, message, message_et, peer_index_table, rib,
+    rib_add_path, state_change_et,
 };
 pub use table_dump::{Entries, Entry, Peer, PeerIndexTable, Peers, Rib, TableDump, rib_next_hop};
 
