@@ -263,7 +263,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/bgp/group-totals", |i, Nothing {}| answers::group_totals(i))
         .read("/v1/bgp/summary", |i, Nothing {}| answers::bgp_summary(i))
         .read("/v1/bgp/neighbors", |i, q: NeighborQuery| {
-            answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?)
+            answers::bgp_neighbors(i, &q, limit(q.limit, MAX_NEIGHBORS)?, answers::Kept::Counted)
         })
         .read_one("/v1/bgp/neighbors/{address}", |i, address| answers::bgp_neighbor(i, address))
         .read_part("/v1/bgp/neighbors/{address}/received", |i, address, q: ReceivedQuery| {

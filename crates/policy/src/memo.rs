@@ -99,8 +99,9 @@ impl<T> Tree<T> {
     #[inline]
     fn find<F: BgpFamily>(&self, policy: &Policy, route: &Route<'_>, prefix: Prefix<F>) -> Option<u32> {
         let mut test = self.tests.first()?;
+        let mut validity = None;
         loop {
-            match test.next[usize::from(policy.holds(test.number, route, prefix))] {
+            match test.next[usize::from(policy.holds(test.number, route, prefix, &mut validity))] {
                 Next::Unvisited => return None,
                 Next::PrefixTest(at) => test = &self.tests[at as usize],
                 Next::Outcome(outcome) => return Some(outcome),
@@ -122,10 +123,11 @@ impl<T> Tree<T> {
         }
         // Each test is made once, also when several statements have it.
         let mut results: Vec<(u32, bool)> = Vec::new();
+        let mut validity = None;
         let holds = |test| {
             let known = results.iter().find(|(tested, _)| *tested == test).map(|(_, result)| *result);
             Some(known.unwrap_or_else(|| {
-                let result = policy.holds(test, route, prefix);
+                let result = policy.holds(test, route, prefix, &mut validity);
                 results.push((test, result));
                 result
             }))

@@ -71,7 +71,7 @@ pub(crate) fn bgp_summary(router: &RouterState) -> Result<BgpSummary, Refusal> {
 pub(crate) fn group_totals(router: &RouterState) -> Result<GroupTotals, Refusal> {
     let bgp = bgp(router)?;
     let mut totals: BTreeMap<String, GroupTotal> = BTreeMap::new();
-    for neighbor in neighbors(&bgp, every_neighbor(&bgp)?)? {
+    for neighbor in neighbors(&bgp, every_neighbor(&bgp)?, Kept::NotCounted)? {
         let total = totals.entry(neighbor.group.clone()).or_default();
         total.group = neighbor.group;
         total.neighbors += 1;
@@ -140,6 +140,7 @@ pub(crate) fn bgp_neighbors(
     router: &RouterState,
     query: &NeighborQuery,
     limit: usize,
+    kept: Kept,
 ) -> Result<NeighborPage, Refusal> {
     let bgp = bgp(router)?;
     let after = match query.cursor.as_deref() {
@@ -159,14 +160,14 @@ pub(crate) fn bgp_neighbors(
     };
     let views = bgp.sessions.call(move |s| s.page(after, limit, selected))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
-    Ok(NeighborPage { neighbors: neighbors(&bgp, views)?, next })
+    Ok(NeighborPage { neighbors: neighbors(&bgp, views, kept)?, next })
 }
 
 /// Everything about one neighbour.
 pub(crate) fn bgp_neighbor(router: &RouterState, address: &str) -> Result<Neighbor, Refusal> {
     let bgp = bgp(router)?;
     let view = neighbor_named(&bgp, address)?;
-    neighbors(&bgp, vec![view])?.pop().ok_or_else(|| no_neighbor(address))
+    neighbors(&bgp, vec![view], Kept::Counted)?.pop().ok_or_else(|| no_neighbor(address))
 }
 
 /// The neighbour of this address, or on this interface.
@@ -285,8 +286,15 @@ struct SessionState {
     stale: PerFamilyCount,
 }
 
+/// Whether routes before import policy are counted. A reader sorts them for it, so not where nobody sees the number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Counted,
+    NotCounted,
+}
+
 /// Adds the state of shards, readers and update threads to `views`, with a few calls each.
-pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neighbor>, Refusal> {
+pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>, kept: Kept) -> Result<Vec<Neighbor>, Refusal> {
     let ups = || views.iter().filter_map(|view| Some((view.id, view.up.as_ref()?)));
     let with_paths = views.iter().filter(|view| view.up.is_some() || view.retained.is_some());
     let ids: Vec<PeerId> = with_paths.map(|view| view.id).collect();
@@ -318,7 +326,7 @@ pub(super) fn neighbors(bgp: &Bgp, views: Vec<NeighborView>) -> Result<Vec<Neigh
         let read = reader.call(move |reader| {
             let of = |id: PeerId| {
                 let limited = ByFamily::new(|family| reader.prefix_count(id, family));
-                let received = reader.received_len(id);
+                let received = (kept == Kept::Counted).then(|| reader.received_len(id)).flatten();
                 Some((id, reader.counters(id)?, reader.message_counts(id)?, limited, received))
             };
             ids.into_iter().filter_map(of).collect::<Vec<_>>()

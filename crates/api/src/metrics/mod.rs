@@ -148,7 +148,7 @@ fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
     totals.refused.by_reason().for_each(|(why, n)| m.add(REFUSED_CONNECTIONS, one("reason", why.name()), n));
     let mut query = NeighborQuery::default();
     loop {
-        let page = answers::bgp_neighbors(router, &query, PAGE)?;
+        let page = answers::bgp_neighbors(router, &query, PAGE, answers::Kept::NotCounted)?;
         page.neighbors.iter().for_each(|n| neighbor(m, n));
         query.cursor = page.next;
         if query.cursor.is_none() {
