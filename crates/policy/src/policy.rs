@@ -322,6 +322,18 @@ impl Policy {
         }
     }
 
+    /// Whether the validation state is all that results depend on, beside the attributes.
+    #[inline]
+    pub(crate) fn tests_only_validity(&self) -> bool {
+        self.sets.is_empty() && !self.tests_path
+    }
+
+    /// The result for a prefix of this state, of a policy that [tests nothing else](Policy::tests_only_validity).
+    #[inline(never)]
+    pub(crate) fn with_validity(&self, route: &Route<'_>, validity: Validity) -> Option<Changes> {
+        self.run(route, |test| Some(test == validity_test(validity)), |_| {}).flatten()
+    }
+
     fn statement(&self, step: &Step) -> &Statement {
         &self.definitions[step.definition as usize].statements[step.statement as usize]
     }

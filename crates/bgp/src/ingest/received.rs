@@ -18,12 +18,14 @@ use crate::attr::AttrSet;
 use crate::filter::FilterMemo;
 use ribtide_policy::{AttributeFilter, PrefixFilter, Route, Validation};
 use ribtide_prefix::{
-    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Family, Prefix, for_each_bgp_family, per_bgp_family,
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Family, PREFETCH_BATCH, Prefix,
+    for_each_bgp_family, per_bgp_family,
 };
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
-use ribtide_wire::bgp::nlri::PathPrefix;
+use ribtide_wire::bgp::nlri::{Nlris, PathPrefix};
+use ribtide_wire::bgp::update;
 use std::sync::Arc;
 
 per_bgp_family! {
@@ -226,7 +228,33 @@ impl IngestPeer {
     }
 }
 
+impl IngestPeer {
+    /// Whether the import policy tests the validation state of prefixes.
+    #[inline]
+    pub fn validates(&self) -> bool {
+        self.settings.import.tests_validity()
+    }
+}
+
 impl Ingest {
+    /// Reads the memory that validation of an UPDATE needs, for one that follows: its body. A table of payloads is larger
+    /// than a cache.
+    #[inline(never)]
+    pub fn prefetch(&self, peer: &IngestPeer, body: &[u8]) {
+        let Some((family, field)) = update::peek_announced(body) else { return };
+        for_each_bgp_family!(F => if F::ID == family {
+            match peer.has_path_ids::<F>() {
+                false => self.prefetch_field::<Prefix<F>>(field),
+                true => self.prefetch_field::<PathPrefix<F>>(field),
+            }
+        });
+    }
+
+    fn prefetch_field<N: SessionNlri>(&self, field: &[u8]) {
+        let routes = Nlris::<N>::new(field).take(PREFETCH_BATCH);
+        routes.for_each(|route| self.vrps.prefetch(route.prefix().ip()));
+    }
+
     /// Validates later routes against this table. Returns the former one.
     pub fn set_vrps(&mut self, vrps: Arc<Vrps>) -> Arc<Vrps> {
         std::mem::replace(&mut self.vrps, vrps)
