@@ -65,7 +65,10 @@ impl FolderWatch {
         let left = WatchFlags::DELETE | WatchFlags::MOVED_FROM;
         let folder_left = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         inotify::add_watch(&watch, folder, left | folder_left | WatchFlags::ONLYDIR)?;
-        #[expect(deprecated, reason = "its replacement is unsafe, and an `OwnedFd` has one descriptor as long as it lives")]
+        #[expect(
+            deprecated,
+            reason = "its replacement is unsafe, and an `OwnedFd` has one descriptor as long as it lives"
+        )]
         let watch = AsyncFd::new(watch)?;
         Ok(FolderWatch(watch))
     }

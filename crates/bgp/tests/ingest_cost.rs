@@ -8,8 +8,11 @@
 
 use ribtide_bgp::ingest::{Ingest, IngestPeer, IngestSettings, Martians, ShardBatches};
 use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
-use ribtide_policy::Policy;
-use ribtide_prefix::{Prefix, Rng, V4};
+use ribtide_policy::{
+    CommunitySet, Condition, Definition, Match, Named, Policy, Statement, Then, ValidityCondition,
+};
+use ribtide_prefix::{Families, Prefix, Rng, V4};
+use ribtide_rpki::{Validity, Vrp, Vrps};
 use ribtide_wire::bgp::attribute::{Origin, code};
 use ribtide_wire::bgp::build::UpdatePacker;
 use ribtide_wire::bgp::{AsPath, NextHop, build};
@@ -133,4 +136,104 @@ fn kept() {
         all / prefixes as f64,
         taken.as_nanos() as f64 / prefixes as f64
     );
+}
+
+/// What origin validation costs a reader, with a policy of one statement on a community in its place and without any:
+/// prefixes in no order, four an UPDATE, and payloads for three of ten.
+///
+/// `ONLY=N` runs one of the three, for `valgrind --tool=callgrind --toggle-collect='*profiled_updates*'`.
+#[test]
+#[ignore = "a measurement"]
+fn validated() {
+    let count: u32 = std::env::var("PREFIXES").map_or(1_000_000, |text| text.parse().expect("a number"));
+    let mut rng = Rng::new(7);
+    let mut prefixes: Vec<Prefix<V4>> =
+        (0..count).map(|n| Prefix::new(0x0b00_0000 + n * 1024, 22 + rng.below(3) as u8)).collect();
+    rng.shuffle(&mut prefixes);
+    let (mut updates, mut payloads) = (Vec::new(), Vec::new());
+    for announced in prefixes.chunks(4) {
+        let origin = 1000 + rng.index(70_000) as u32;
+        let path = [65001, 1000 + rng.index(400) as u32, 1000 + rng.index(400) as u32, origin];
+        let path: Vec<u8> = [2, 4].into_iter().chain(path.iter().flat_map(|asn| asn.to_be_bytes())).collect();
+        let mut attributes = Vec::new();
+        build::origin(&mut attributes, Origin::Igp);
+        build::as_path(&mut attributes, AsPath::new(&path));
+        let communities = [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat();
+        build::list(&mut attributes, 0, code::COMMUNITIES, &communities);
+        for prefix in announced.iter().filter(|_| rng.chance(0.3)) {
+            // One of ten is invalid.
+            let asn = origin + u32::from(rng.one_in(10));
+            payloads.push(Vrp { prefix: *prefix, max_len: 24, asn });
+        }
+        let mut out = Vec::new();
+        let next_hop = NextHop::V4(Ipv4Addr::new(192, 0, 2, 3));
+        UpdatePacker::new(&attributes, next_hop, 4096)
+            .announce(announced.iter().copied(), &mut out)
+            .expect("it fits");
+        updates.push(out.split_off(HEADER));
+    }
+    let table = Arc::new(Vrps::new(Families { v4: payloads, v6: Vec::new() }));
+    let tagged: CommunitySet = ["1:666".parse().expect("a community")].into_iter().collect();
+    let policy = |statement: Statement| {
+        let accept = Statement { then: Then::Accept, ..Statement::default() };
+        let statements = vec![Statement { then: Then::Reject, ..statement }, accept];
+        Arc::new(Policy::new(vec![Arc::new(Definition { name: "import".into(), statements })], true))
+    };
+    let tag = Statement {
+        conditions: vec![Condition::CommunitySet(Named::new("tagged", tagged), Match::Any)],
+        ..Statement::default()
+    };
+    let invalid = Statement { validity: Some(ValidityCondition(Validity::Invalid)), ..Statement::default() };
+    let settings = |import| IngestSettings {
+        martians: Arc::new(Martians::default_list()),
+        ..IngestSettings::new(import)
+    };
+    let kinds = [
+        ("policy", settings(policy(tag.clone()))),
+        ("kept", IngestSettings { keep_received: true, ..settings(policy(tag)) }),
+        ("validated", settings(policy(invalid))),
+    ];
+    let only: Option<usize> = std::env::var("ONLY").ok().and_then(|text| text.parse().ok());
+    for (_, (name, settings)) in kinds.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| *n == only))
+    {
+        let mut took: Vec<f64> = (0..if only.is_some() { 1 } else { 5 })
+            .map(|_| {
+                let (mut ingest, mut peer) = (Ingest::default(), peer());
+                ingest.set_vrps(table.clone());
+                peer.set(settings.clone());
+                profiled_updates(&mut ingest, &mut peer, &updates) / f64::from(count)
+            })
+            .collect();
+        took.sort_by(f64::total_cmp);
+        println!(
+            "{name}: {:.1} ns a prefix ({:.1} to {:.1})",
+            took[took.len() / 2],
+            took[0],
+            took[took.len() - 1]
+        );
+    }
+}
+
+/// Nanoseconds of CPU that the UPDATEs took.
+#[inline(never)]
+fn profiled_updates(ingest: &mut Ingest, peer: &mut IngestPeer, updates: &[Vec<u8>]) -> f64 {
+    let mut out = ShardBatches::new([0; 64]);
+    let cpu = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
+        stat.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).expect("a number")
+    };
+    let since = cpu();
+    for batch in updates.chunks(BATCH) {
+        for (n, update) in batch.iter().enumerate() {
+            // As the reader does.
+            if peer.validates()
+                && let Some(next) = batch.get(n + 1)
+            {
+                ingest.prefetch(peer, next);
+            }
+            ingest.update(peer, update, &mut out).expect("the UPDATE is well formed");
+        }
+        out.drain().for_each(drop);
+    }
+    cpu() - since
 }

@@ -835,6 +835,9 @@ impl Reader {
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
+                    if session.peer.validates() {
+                        prefetch_next(&self.ingest, session, rest);
+                    }
                     let before = session.peer.counters.treated_as_withdraw;
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
@@ -902,6 +905,14 @@ impl Reader {
         while let Some(peer) = self.perhaps.pop() {
             self.queue(peer);
         }
+    }
+}
+
+/// Prefetches for the next message, while this one is handled.
+#[inline(never)]
+fn prefetch_next(ingest: &Ingest, session: &Session, rest: &[u8]) {
+    if let Ok(Some(Frame { kind: MessageType::Update, body, .. })) = frame(rest, session.max_len) {
+        ingest.prefetch(&session.peer, body);
     }
 }
 

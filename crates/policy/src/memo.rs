@@ -1,6 +1,7 @@
 //! Memo: the results of a policy for all routes with one attribute set.
 //!
-//! Where only attributes decide, the result is the same for every prefix. Where statements test
+//! Where only attributes decide, the result is the same for every prefix. Where only the validation
+//! state of the prefix decides beside them, it is one for each state. Where statements test
 //! prefixes, the rest is a tree of tests "is the prefix in this set?" or "is this its validation
 //! state?" with outcomes as leaves, so it also holds for another table of payloads. The
 //! tree grows on demand: a prefix with new results runs the policy once, and all others only look
@@ -9,6 +10,7 @@
 use crate::policy::Policy;
 use crate::route::{Changes, Route};
 use ribtide_prefix::{BgpFamily, Prefix};
+use ribtide_rpki::Validity;
 
 /// The results of a policy for one attribute set and source. `T` is the caller's value for an
 /// accepted route, usually a handle of the changed attributes.
@@ -21,6 +23,8 @@ pub struct Memo<T>(State<T>);
 enum State<T> {
     /// The same for every prefix; `None`: rejected.
     Settled(Option<T>),
+    /// By the validation state of the prefix; `None`: not evaluated yet.
+    ByValidity([Option<Option<T>>; Validity::ALL.len()]),
     Open(Box<Tree<T>>),
 }
 
@@ -57,6 +61,7 @@ impl<T> Memo<T> {
     pub fn new(policy: &Policy, route: &Route<'_>, make: impl FnOnce(Changes) -> T) -> Memo<T> {
         Memo(match policy.run(route, |_| None, |_| {}) {
             Some(outcome) => State::Settled(outcome.map(make)),
+            None if policy.tests_only_validity() => State::ByValidity(Default::default()),
             None => State::Open(Box::new(Tree { tests: Vec::new(), outcomes: Vec::new() })),
         })
     }
@@ -67,7 +72,7 @@ impl<T> Memo<T> {
     pub fn settled(&self) -> Option<Option<&T>> {
         match &self.0 {
             State::Settled(outcome) => Some(outcome.as_ref()),
-            State::Open(_) => None,
+            State::ByValidity(_) | State::Open(_) => None,
         }
     }
 
@@ -83,6 +88,11 @@ impl<T> Memo<T> {
     ) -> Option<&mut T> {
         match &mut self.0 {
             State::Settled(outcome) => outcome.as_mut(),
+            State::ByValidity(outcomes) => {
+                let validity = route.validity(prefix);
+                let outcome = &mut outcomes[validity as usize];
+                outcome.get_or_insert_with(|| policy.with_validity(route, validity).map(make)).as_mut()
+            }
             State::Open(tree) => {
                 let outcome = match tree.find(policy, route, prefix) {
                     Some(outcome) => outcome,
@@ -99,8 +109,9 @@ impl<T> Tree<T> {
     #[inline]
     fn find<F: BgpFamily>(&self, policy: &Policy, route: &Route<'_>, prefix: Prefix<F>) -> Option<u32> {
         let mut test = self.tests.first()?;
+        let mut validity = None;
         loop {
-            match test.next[usize::from(policy.holds(test.number, route, prefix))] {
+            match test.next[usize::from(policy.holds(test.number, route, prefix, &mut validity))] {
                 Next::Unvisited => return None,
                 Next::PrefixTest(at) => test = &self.tests[at as usize],
                 Next::Outcome(outcome) => return Some(outcome),
@@ -122,10 +133,11 @@ impl<T> Tree<T> {
         }
         // Each test is made once, also when several statements have it.
         let mut results: Vec<(u32, bool)> = Vec::new();
+        let mut validity = None;
         let holds = |test| {
             let known = results.iter().find(|(tested, _)| *tested == test).map(|(_, result)| *result);
             Some(known.unwrap_or_else(|| {
-                let result = policy.holds(test, route, prefix);
+                let result = policy.holds(test, route, prefix, &mut validity);
                 results.push((test, result));
                 result
             }))

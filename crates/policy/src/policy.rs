@@ -272,7 +272,8 @@ impl Policy {
     /// The result for a route: its changes, or `None` when it is rejected. Evaluates every
     /// statement; use a [`Memo`](crate::Memo) for repeated evaluation.
     pub fn evaluate<F: BgpFamily>(&self, route: &Route<'_>, prefix: Prefix<F>) -> Option<Changes> {
-        self.run(route, |test| Some(self.holds(test, route, prefix)), |_| {}).flatten()
+        let mut validity = None;
+        self.run(route, |test| Some(self.holds(test, route, prefix, &mut validity)), |_| {}).flatten()
     }
 
     /// The result for a route, with a sentence for each tried statement: whether it held, the
@@ -289,9 +290,10 @@ impl Policy {
         prefix: AnyPrefix,
     ) -> (Option<Changes>, Vec<String>, Vec<usize>) {
         let (mut sentences, mut applied) = (Vec::new(), Vec::new());
+        let mut validity = None;
         let holds = |test| match prefix {
-            AnyPrefix::V4(prefix) => Some(self.holds(test, route, prefix)),
-            AnyPrefix::V6(prefix) => Some(self.holds(test, route, prefix)),
+            AnyPrefix::V4(prefix) => Some(self.holds(test, route, prefix, &mut validity)),
+            AnyPrefix::V6(prefix) => Some(self.holds(test, route, prefix, &mut validity)),
         };
         let report = |event: Event<'_>| {
             if matches!(event, Event::Held { statement, .. } if !statement.actions.is_empty()) {
@@ -304,13 +306,32 @@ impl Policy {
     }
 
     /// The result of a test on the prefix: of the set of this number, or of [`validity_test`] or [`path_test`].
+    /// `validity`: the state of this route and prefix, which the first test of it looks up.
     #[inline]
-    pub(crate) fn holds<F: BgpFamily>(&self, test: u32, route: &Route<'_>, prefix: Prefix<F>) -> bool {
+    pub(crate) fn holds<F: BgpFamily>(
+        &self,
+        test: u32,
+        route: &Route<'_>,
+        prefix: Prefix<F>,
+        validity: &mut Option<Validity>,
+    ) -> bool {
         match self.sets.get(test as usize) {
             Some(set) => set.set().contains(prefix),
             None if test <= PATH_TESTS => route.path_state().is_some_and(|state| path_test(state) == test),
-            None => validity_test(route.validity(prefix)) == test,
+            None => validity_test(*validity.get_or_insert_with(|| route.validity(prefix))) == test,
         }
+    }
+
+    /// Whether the validation state is all that results depend on, beside the attributes.
+    #[inline]
+    pub(crate) fn tests_only_validity(&self) -> bool {
+        self.sets.is_empty() && !self.tests_path
+    }
+
+    /// The result for a prefix of this state, of a policy that [tests nothing else](Policy::tests_only_validity).
+    #[inline(never)]
+    pub(crate) fn with_validity(&self, route: &Route<'_>, validity: Validity) -> Option<Changes> {
+        self.run(route, |test| Some(test == validity_test(validity)), |_| {}).flatten()
     }
 
     fn statement(&self, step: &Step) -> &Statement {

@@ -127,6 +127,11 @@ impl<K: Copy + Ord, V> SortedMap<K, V> {
         self.pages.iter_mut().map(Page::sort).sum()
     }
 
+    /// How many entries and changes the pages have: at least [`SortedMap::count`]. Sorts nothing.
+    pub fn entries(&self) -> usize {
+        self.pages.iter().map(|page| page.entries.len()).sum()
+    }
+
     /// Sorts all pages, and returns unused memory if that is more than a share of all. O(entries) then.
     pub fn shrink_to_fit(&mut self) {
         let len = self.count();

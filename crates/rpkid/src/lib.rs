@@ -64,6 +64,8 @@ pub fn start(
 
 fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
     let mut events = Events::with_capacity(64);
+    // Local exceptions: without a cache nothing else wakes the thread.
+    engine.publish();
     while !stop.stopped() && !engine.has_ended() {
         engine.wait(&mut events);
         for event in &events {

@@ -178,6 +178,12 @@ fn assertions_are_used_without_a_cache() {
     let table = format!("[rpki]\nslurm = \"{}\"\n", folder.display());
     slurm(r#"{"asn": 1, "prefix": "10.0.0.0/8"}"#);
     let running = Running::new(&table);
+    // Before any call, which would wake the thread.
+    let begin = Instant::now();
+    while *running.published.lock().unwrap() != [(1, 1)] {
+        assert!(begin.elapsed() < TEST_TIMEOUT, "no table was published");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     let view = running.wait("the assertion", |view| view.vrps.len::<V4>() == 1);
     assert_eq!((view.exceptions, view.is_degraded()), ((0, 1), false));
     slurm("");

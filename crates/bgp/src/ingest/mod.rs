@@ -6,6 +6,7 @@
 
 mod batches;
 mod import;
+mod kept;
 mod martians;
 mod max_prefixes;
 mod originate;
@@ -26,13 +27,14 @@ pub use peer::{IngestCounters, IngestPeer, IngestSettings, Refusal};
 use crate::attr::{AttrSet, Content};
 use crate::message::{PathPrefixes, Prefixes};
 use import::Import;
+use kept::KeptRoutes;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
 pub use received::{KeptFilter, KeptPlace, KeptRoute, ReceivedView};
 use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{Afi, AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, SortedMap, for_each_bgp_family};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, for_each_bgp_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -68,7 +70,7 @@ trait SessionNlri: Nlri + Ord + Hash + 'static {
     fn of(prefix: Prefix<Self::Family>, path_id: u32) -> Self;
     fn run(run: &mut Run) -> &mut Vec<Self>;
     fn accepted(accepted: &mut Accepted<Self::Family>) -> &mut Set<Self>;
-    fn kept(received: &mut Received) -> &mut SortedMap<Self, AttrSet>;
+    fn kept(received: &mut Received) -> &mut KeptRoutes<Self>;
 }
 
 impl<F: BgpFamily> SessionNlri for Prefix<F> {
@@ -84,7 +86,7 @@ impl<F: BgpFamily> SessionNlri for Prefix<F> {
         accepted.prefixes()
     }
 
-    fn kept(received: &mut Received) -> &mut SortedMap<Prefix<F>, AttrSet> {
+    fn kept(received: &mut Received) -> &mut KeptRoutes<Prefix<F>> {
         received.prefixes()
     }
 }
@@ -102,7 +104,7 @@ impl<F: BgpFamily> SessionNlri for PathPrefix<F> {
         accepted.paths()
     }
 
-    fn kept(received: &mut Received) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
+    fn kept(received: &mut Received) -> &mut KeptRoutes<PathPrefix<F>> {
         received.paths()
     }
 }
@@ -317,7 +319,7 @@ impl Ingest {
 #[cold]
 #[inline(never)]
 fn withdraw<N: SessionNlri>(received: &mut Received, update: &Update<'_>) {
-    received.remove(update.withdrawn_nlri::<N>());
+    N::kept(received).extend(None, &update.withdrawn_nlri::<N>());
 }
 
 /// Forgets routes that were announced and that no policy may accept.
@@ -325,7 +327,7 @@ fn withdraw<N: SessionNlri>(received: &mut Received, update: &Update<'_>) {
 #[inline(never)]
 fn forget<N: SessionNlri>(received: &mut Option<Box<Received>>, update: &Update<'_>) {
     if let Some(received) = received {
-        received.remove(update.announced_nlri::<N>());
+        N::kept(received).extend(None, &update.announced_nlri::<N>());
     }
 }
 
@@ -338,10 +340,13 @@ fn keep<N: SessionNlri>(
     attrs: &AttrSet,
     update: &Update<'_>,
 ) {
-    for route in update.announced_nlri::<N>() {
-        match settings.martians.contains(route.prefix()) {
-            false => received.insert(route, attrs),
-            true => received.remove(std::iter::once(route)),
-        }
+    let (routes, kept) = (update.announced_nlri::<N>(), N::kept(received));
+    let first_bytes = settings.martians.first_bytes::<N::Family>();
+    if routes.clone().fold(false, |any, route| any | first_bytes.has(route.prefix())) {
+        let is_martian = |route: &N| settings.martians.contains(route.prefix());
+        kept.extend_each(None, routes.clone().filter(is_martian));
+        kept.extend_each(Some(attrs), routes.filter(|route| !is_martian(route)));
+    } else {
+        kept.extend(Some(attrs), &routes);
     }
 }

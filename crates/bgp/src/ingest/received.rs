@@ -11,31 +11,33 @@
 //! meanwhile has the new result at once.
 
 use super::batches;
+use super::kept::KeptRoutes;
 use super::max_prefixes::Admission;
 use super::{Ingest, IngestPeer, IngestSettings, SessionNlri, ShardBatches};
 use crate::attr::AttrSet;
 use crate::filter::FilterMemo;
 use ribtide_policy::{AttributeFilter, PrefixFilter, Route, Validation};
 use ribtide_prefix::{
-    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Prefix, SortedMap, for_each_bgp_family,
-    per_bgp_family,
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Family, PREFETCH_BATCH, Prefix,
+    for_each_bgp_family, per_bgp_family,
 };
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::{Attributes, code};
-use ribtide_wire::bgp::nlri::PathPrefix;
+use ribtide_wire::bgp::nlri::{Nlris, PathPrefix};
+use ribtide_wire::bgp::update;
 use std::sync::Arc;
 
 per_bgp_family! {
-    /// The routes of a family, in an order in which those below a prefix are adjacent.
+    /// The routes of a family.
     #[derive(Debug)]
-    struct Routes<F> = SortedMap<Prefix<F>, AttrSet>;
+    struct Routes<F> = KeptRoutes<Prefix<F>>;
 }
 
 per_bgp_family! {
     /// The same of a session with path identifiers.
     #[derive(Debug)]
-    struct PathRoutes<F> = SortedMap<PathPrefix<F>, AttrSet>;
+    struct PathRoutes<F> = KeptRoutes<PathPrefix<F>>;
 }
 
 /// The routes of a session before import policy, and which of them are to be evaluated again.
@@ -81,29 +83,18 @@ per_bgp_family! {
 
 impl Received {
     /// The routes of a family without path identifiers.
-    pub(super) fn prefixes<F: BgpFamily>(&mut self) -> &mut SortedMap<Prefix<F>, AttrSet> {
+    pub(super) fn prefixes<F: BgpFamily>(&mut self) -> &mut KeptRoutes<Prefix<F>> {
         self.routes.get_mut::<F>()
     }
 
     /// The routes of a family with path identifiers.
-    pub(super) fn paths<F: BgpFamily>(&mut self) -> &mut SortedMap<PathPrefix<F>, AttrSet> {
+    pub(super) fn paths<F: BgpFamily>(&mut self) -> &mut KeptRoutes<PathPrefix<F>> {
         self.paths.get_mut::<F>()
     }
 
-    /// Keeps a route with these attributes.
-    pub(super) fn insert<N: SessionNlri>(&mut self, route: N, attrs: &AttrSet) {
-        N::kept(self).insert(route, attrs.clone());
-    }
-
-    /// Forgets routes: they were withdrawn, or no policy may accept them.
-    pub(super) fn remove<N: SessionNlri>(&mut self, routes: impl Iterator<Item = N>) {
-        let kept = N::kept(self);
-        routes.for_each(|route| kept.remove(route));
-    }
-
-    /// The number of routes of a family.
+    /// The number of routes of a family. Sorts them.
     pub(super) fn len<F: BgpFamily>(&mut self) -> usize {
-        self.prefixes::<F>().count() + self.paths::<F>().count()
+        self.prefixes::<F>().sorted().count() + self.paths::<F>().sorted().count()
     }
 
     /// Shrinks the maps to their contents. O(routes) after changes.
@@ -130,7 +121,10 @@ impl Received {
         let mut cursors: BgpFamilies<Cursors> = BgpFamilies::default();
         for_each_bgp_family!(F => {
             let prefixes = changed.get::<<F as BgpFamily>::Address>().len();
-            cursors.get_mut::<F>().whole = all || (prefixes > 0 && prefixes >= self.len::<F>());
+            let routes = self.prefixes::<F>().estimate() + self.paths::<F>().estimate();
+            cursors.get_mut::<F>().whole = all || (prefixes > 0 && prefixes >= routes);
+            self.prefixes::<F>().begin_scan();
+            self.paths::<F>().begin_scan();
         });
         self.pending = Some(Pending { changed: changed.clone(), before: Some(before.clone()), cursors });
     }
@@ -148,18 +142,26 @@ impl Received {
     fn next_of<N: SessionNlri>(&mut self, pending: &mut Pending, budget: &mut usize) -> Option<(N, AttrSet)> {
         let Pending { changed, cursors, .. } = pending;
         let Cursor { whole, index, last } = cursors.get_mut::<N::Family>();
+        let changed = changed.get::<<N::Family as BgpFamily>::Address>();
         loop {
             let at = match whole {
                 true => Some(Prefix::default_route()).filter(|_| *index == 0),
-                false => changed
-                    .get::<<N::Family as BgpFamily>::Address>()
-                    .get(*index)
-                    .copied()
-                    .map(Prefix::from_ip),
+                false => changed.get(*index).copied().map(Prefix::from_ip),
             }?;
+            // Also what came since the last slice.
+            let kept = N::kept(self);
+            let is_scanned = match whole {
+                true => kept.scan_all(MOVED_CHUNK_COST, budget),
+                false => {
+                    kept.scan(|route| is_below(changed, route.prefix().ip()), SCANNED_CHUNK_COST, budget)
+                }
+            };
+            if !is_scanned {
+                return None;
+            }
             *budget = budget.checked_sub(1)?;
             let end = N::of(Prefix::host(at.last_addr())?, u32::MAX);
-            let kept = N::kept(self);
+            let kept = N::kept(self).scanned();
             let next = match *last {
                 None => kept.from(N::of(at, 0)).next(),
                 Some(last) => kept.after(Some(N::of(last.prefix, last.path_id))).next(),
@@ -175,13 +177,25 @@ impl Received {
     }
 }
 
+/// What it takes of the budget of a slice to move a chunk of the log, in look-ups.
+const MOVED_CHUNK_COST: usize = 1024;
+/// What it takes to look through one.
+const SCANNED_CHUNK_COST: usize = 128;
+
+/// Whether a prefix is at or below one of `changed`.
+#[inline]
+fn is_below<F: Family>(changed: &[Prefix<F>], prefix: Prefix<F>) -> bool {
+    let after = changed.partition_point(|changed| *changed <= prefix);
+    after.checked_sub(1).and_then(|before| changed.get(before)).is_some_and(|changed| changed.covers(prefix))
+}
+
 impl IngestPeer {
     /// Whether the routes before import policy are kept.
     pub fn keeps_received(&self) -> bool {
         self.received.is_some()
     }
 
-    /// The number of kept routes of a family.
+    /// The number of kept routes of a family. Sorts what came since the last look.
     pub fn received_len<F: BgpFamily>(&mut self) -> usize {
         self.received.as_mut().map_or(0, |received| received.len::<F>())
     }
@@ -214,7 +228,33 @@ impl IngestPeer {
     }
 }
 
+impl IngestPeer {
+    /// Whether the import policy tests the validation state of prefixes.
+    #[inline]
+    pub fn validates(&self) -> bool {
+        self.settings.import.tests_validity()
+    }
+}
+
 impl Ingest {
+    /// Reads the memory that validation of an UPDATE needs, for one that follows: its body. A table of payloads is larger
+    /// than a cache.
+    #[inline(never)]
+    pub fn prefetch(&self, peer: &IngestPeer, body: &[u8]) {
+        let Some((family, field)) = update::peek_announced(body) else { return };
+        for_each_bgp_family!(F => if F::ID == family {
+            match peer.has_path_ids::<F>() {
+                false => self.prefetch_field::<Prefix<F>>(field),
+                true => self.prefetch_field::<PathPrefix<F>>(field),
+            }
+        });
+    }
+
+    fn prefetch_field<N: SessionNlri>(&self, field: &[u8]) {
+        let routes = Nlris::<N>::new(field).take(PREFETCH_BATCH);
+        routes.for_each(|route| self.vrps.prefetch(route.prefix().ip()));
+    }
+
     /// Validates later routes against this table. Returns the former one.
     pub fn set_vrps(&mut self, vrps: Arc<Vrps>) -> Arc<Vrps> {
         std::mem::replace(&mut self.vrps, vrps)
@@ -396,12 +436,13 @@ impl Ingest {
         let has_path_ids = peer.has_path_ids::<F>();
         let Some(received) = &mut peer.received else { return Vec::new() };
         if has_path_ids {
-            let kept = received.paths::<F>().from(PathPrefix { prefix, path_id: 0 });
+            let kept = received.paths::<F>().sorted().from(PathPrefix { prefix, path_id: 0 });
             let kept = kept.take_while(|(route, _)| route.prefix == prefix);
             let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<PathPrefix<F>>(peer, kept)
         } else {
-            let kept = received.prefixes::<F>().from(prefix).take_while(|(route, _)| *route == prefix);
+            let kept =
+                received.prefixes::<F>().sorted().from(prefix).take_while(|(route, _)| *route == prefix);
             let kept = kept.map(|(route, attrs)| (route, attrs.clone())).collect();
             self.views::<Prefix<F>>(peer, kept)
         }
@@ -505,12 +546,12 @@ impl IngestPeer {
         let has_path_ids = self.has_path_ids::<F>();
         let Some(received) = &mut self.received else { return };
         if has_path_ids {
-            let kept = received.paths::<F>().after(after).take(left);
+            let kept = received.paths::<F>().sorted().after(after).take(left);
             page.extend(
                 kept.map(|(route, attrs)| ((F::ID, route.prefix.any(), route.path_id), attrs.clone())),
             );
         } else {
-            let kept = received.prefixes::<F>().after(after.map(|last| last.prefix)).take(left);
+            let kept = received.prefixes::<F>().sorted().after(after.map(|last| last.prefix)).take(left);
             page.extend(kept.map(|(prefix, attrs)| ((F::ID, prefix.any(), 0), attrs.clone())));
         }
     }

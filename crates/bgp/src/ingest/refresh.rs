@@ -67,8 +67,9 @@ fn end<N: SessionNlri>(peer: &mut IngestPeer, out: &mut ShardBatches) {
         gone.extend(N::accepted(accepted).iter().copied().filter(is_gone));
     }
     if let Some(received) = received {
-        let kept: Vec<N> = N::kept(received).iter().map(|(route, _)| route).filter(is_gone).collect();
-        received.remove(kept.iter().copied());
+        let kept: Vec<N> =
+            N::kept(received).sorted().iter().map(|(route, _)| route).filter(is_gone).collect();
+        N::kept(received).extend_each(None, kept.iter().copied());
         gone.extend(kept);
     }
     gone.sort_unstable();

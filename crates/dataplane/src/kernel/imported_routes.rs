@@ -670,10 +670,18 @@ mod tests {
         let mut imported = ImportedRoutes::new(&KernelConfig::default());
         let hops = [hop("10.0.0.2", 3)];
         for (metric, expected) in [(1024, (0, 1024)), (0x1e00_0005, (30, 5)), (4_278_198_272, (255, 8192))] {
-            imported.take(&Content::NewRoute(route("0.0.0.0/0", metric, Given::Inline(Hops::from(&hops[..])))));
+            imported.take(&Content::NewRoute(route(
+                "0.0.0.0/0",
+                metric,
+                Given::Inline(Hops::from(&hops[..])),
+            )));
             let batch = imported.news().unwrap();
             assert_eq!((batch.sets[0].distance, batch.sets[0].metric), expected);
-            imported.take(&Content::DelRoute(route("0.0.0.0/0", metric, Given::Inline(Hops::from(&hops[..])))));
+            imported.take(&Content::DelRoute(route(
+                "0.0.0.0/0",
+                metric,
+                Given::Inline(Hops::from(&hops[..])),
+            )));
             imported.news();
         }
     }

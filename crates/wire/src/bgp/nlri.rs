@@ -195,6 +195,13 @@ impl<'a, N: Nlri> Nlris<'a, N> {
         Nlris { current, more, nlri: PhantomData }
     }
 
+    /// The bytes of the fields that are left, in order.
+    #[inline]
+    pub fn fields(&self) -> [&'a [u8]; 4] {
+        let [next, after, last] = self.more;
+        [self.current, next, after, last]
+    }
+
     /// Whether all fields are empty.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -153,6 +153,27 @@ pub fn parse_filtered<'a>(
     Ok(update)
 }
 
+/// The family and the field of what an UPDATE announces, as far as that is seen without any check; `None`: nothing, or it
+/// is malformed. For prefetching.
+#[inline]
+pub fn peek_announced(body: &[u8]) -> Option<(AfiSafi, &[u8])> {
+    let (_, rest) = split_field(body)?;
+    let (mut attributes, nlri) = split_field(rest)?;
+    if !nlri.is_empty() {
+        return Some((AfiSafi::Ipv4Unicast, nlri));
+    }
+    while let Some((attribute, after)) = Attribute::split_first(attributes) {
+        if attribute.code == code::MP_REACH_NLRI {
+            let (family, rest) = split_family(attribute.value)?;
+            let (len, rest) = rest.split_first()?;
+            // A reserved byte is between next hop and NLRI.
+            return Some((family?, rest.get(usize::from(*len) + 1..)?));
+        }
+        attributes = after;
+    }
+    None
+}
+
 /// A field with two bytes of length before it, and what follows.
 #[inline]
 fn split_field(buf: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -135,6 +135,20 @@ fn a_plain_announcement_of_ipv6() {
 }
 
 #[test]
+fn peek_finds_what_is_announced_and_takes_any_bytes() {
+    let peek = |body: &[u8]| peek_announced(body).map(|(family, field)| (family, field.to_vec()));
+    let v4 = body(&[8, 10], &[origin(), as_path(), next_hop()], &[8, 11, 8, 12]);
+    assert_eq!(peek(&v4), Some((AfiSafi::Ipv4Unicast, vec![8, 11, 8, 12])));
+    let v6 = body(&[], &[origin(), as_path(), reach_v6()], &[]);
+    let update = parse(&v6, &EXTERNAL).unwrap();
+    let (family, field) = peek(&v6).unwrap();
+    let seen: Vec<_> = Prefixes::<V6>::new(&field).collect();
+    assert_eq!((family, seen), (AfiSafi::Ipv6Unicast, update.announced::<V6>().collect::<Vec<_>>()));
+    assert_eq!(peek(&body(&[8, 10], &[], &[])), None);
+    (0..v6.len()).for_each(|end| drop(peek(&v6[..end])));
+}
+
+#[test]
 fn lengths_that_do_not_add_up_reset() {
     for body in [&[][..], &[0], &[0, 1], &[0, 0], &[0, 0, 0], &[0, 0, 0, 1], &[0, 2, 8, 10, 0]] {
         resets(body, &EXTERNAL, 1);
