@@ -37,8 +37,8 @@ pub struct IngestSettings {
     pub prefix_sid: bool,
     /// Accept AIGP (RFC 7311 section 3.3).
     pub aigp: bool,
-    /// Our cluster id: a path that has it is a loop (RFC 4456 section 8).
-    pub cluster_id: Ipv4Addr,
+    /// Our cluster id: a path that has it is a loop (RFC 4456 section 8). `None`: that with which the session began.
+    pub cluster_id: Option<Ipv4Addr>,
     /// Our role towards it, which decides about OTC (RFC 9234 section 5).
     pub role: Option<Role>,
     /// Prefixes to refuse from any peer.
@@ -52,7 +52,7 @@ pub struct IngestSettings {
 }
 
 impl IngestSettings {
-    /// The import policy alone decides: no martians, no limits, no cluster id, and any first AS.
+    /// The import policy alone decides: no martians, no limits, and any first AS.
     pub fn new(import: Arc<Policy>) -> IngestSettings {
         IngestSettings {
             import,
@@ -63,7 +63,7 @@ impl IngestSettings {
             enforce_first_as: false,
             prefix_sid: false,
             aigp: false,
-            cluster_id: Ipv4Addr::UNSPECIFIED,
+            cluster_id: None,
             role: None,
             martians: Arc::new(Martians::none()),
             attributes: AttributeFilter::default(),
@@ -222,7 +222,7 @@ impl Context {
             other_own_as: settings.other_own_as,
             prepended_as: settings.prepended_as,
             router_id: info.egress.router_id,
-            cluster_id: settings.cluster_id,
+            cluster_id: settings.cluster_id.unwrap_or(info.egress.cluster_id),
             allow_own_as: settings.allow_own_as,
             role: settings.role.map(|role| (role, info.asn)),
             is_external: info.kind.is_external(),

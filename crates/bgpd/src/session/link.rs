@@ -46,7 +46,7 @@ fn ingest(
         enforce_first_as: settings.enforce_first_as,
         prefix_sid: settings.prefix_sid,
         aigp: settings.aigp,
-        cluster_id,
+        cluster_id: Some(cluster_id),
         role: settings.role,
         martians: settings.martians.clone(),
         attributes: settings.attributes,

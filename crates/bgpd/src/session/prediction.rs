@@ -96,7 +96,7 @@ impl Sessions {
                     worker: up.worker,
                     import: self.ingest(&peer.settings, &up.info),
                     new_import: settings.map(|settings| IngestSettings {
-                        cluster_id: bgp.map_or(self.cluster_id, |bgp| bgp.cluster_id),
+                        cluster_id: Some(bgp.map_or(self.cluster_id, |bgp| bgp.cluster_id)),
                         ..self.ingest(settings, &up.info)
                     }),
                     new_egress: settings.map(|settings| EgressSettings {
