@@ -160,7 +160,10 @@ fn validated() {
         build::as_path(&mut attributes, AsPath::new(&path));
         let communities = [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat();
         build::list(&mut attributes, 0, code::COMMUNITIES, &communities);
-        for prefix in announced.iter().filter(|_| rng.chance(0.3)) {
+        for prefix in &announced {
+            if !rng.chance(0.3) {
+                continue;
+            }
             // One of ten is invalid.
             let asn = origin + u32::from(rng.one_in(10));
             payloads.push(Vrp { prefix: *prefix, max_len: 24, asn });

@@ -122,7 +122,7 @@ impl<N: Nlri + Ord + Hash> KeptRoutes<N> {
         for chunk in &self.log {
             chunk.for_each(0, |attrs, route| {
                 // The low and the high bits choose the place in the map.
-                if hasher.hash_one(route) >> 32 & (SAMPLED - 1) == 0 {
+                if (hasher.hash_one(route) >> 32).is_multiple_of(SAMPLED) {
                     changes += 1;
                     sample.insert(route, attrs.is_some());
                 }
@@ -301,7 +301,9 @@ mod tests {
                         }
                     }
                     20..40 => {
-                        routes.iter().for_each(|route| drop(tree.remove(route)));
+                        for route in routes {
+                            tree.remove(route);
+                        }
                         kept.extend_each(None, routes.into_iter());
                     }
                     n => {
@@ -320,7 +322,7 @@ mod tests {
     fn any_history_gives_the_routes_of_a_tree() {
         any_history::<Prefix<V4>>(|n| Prefix::new(n << 8, 24 + (n % 8) as u8));
         any_history::<Prefix<V6>>(|n| Prefix::new((u128::from(n) << 80).to_be_bytes(), 48));
-        any_history::<PathPrefix<V4>>(|n| PathPrefix { prefix: Prefix::new(n / 4 << 8, 24), path_id: n % 4 });
+        any_history::<PathPrefix<V4>>(|n| PathPrefix { prefix: Prefix::new((n / 4) << 8, 24), path_id: n % 4 });
     }
 
     #[test]
@@ -353,7 +355,7 @@ mod tests {
         let flap = |kept: &mut KeptRoutes<_>, times| {
             (0..times).for_each(|_| kept.extend_each(Some(&attrs(2)), [of(9)].into_iter()));
         };
-        while kept.log.len() < 1 || kept.log[0].runs.len() < 3 {
+        while kept.log.is_empty() || kept.log[0].runs.len() < 3 {
             flap(&mut kept, 1);
         }
         kept.extend_each(Some(&attrs(3)), [of(1)].into_iter());
