@@ -65,6 +65,7 @@ impl FolderWatch {
         let left = WatchFlags::DELETE | WatchFlags::MOVED_FROM;
         let folder_left = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         inotify::add_watch(&watch, folder, left | folder_left | WatchFlags::ONLYDIR)?;
+        #[expect(deprecated, reason = "the descriptor stays open and the same as long as the watch owns it")]
         Ok(FolderWatch(AsyncFd::new(watch)?))
     }
 
