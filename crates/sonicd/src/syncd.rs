@@ -358,8 +358,9 @@ fn run_virtual_switch(start: Start<'_>, stop: &Stop) -> Result<(), Error> {
             if start.persistence != Persistence::Off {
                 let (rows, others) = (start.daemon.connect(Db::Asic)?, start.daemon.connect(Db::Asic)?);
                 let reader = reconcile::asic_db::reader(rows, others);
-                let rounds = Reconciler::new(handle.clone(), reader, interval, log(), stop);
-                mirror::start(DAEMON, rounds, Vec::new())?;
+                let rounds =
+                    reconcile::mirror::Reconciler::new(handle.clone(), reader, interval, log(), stop);
+                reconcile::mirror::start(DAEMON, rounds, Vec::new())?;
             }
         }
         if let Some(path) = &start.options.query_socket {
