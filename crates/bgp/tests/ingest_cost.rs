@@ -160,7 +160,7 @@ fn validated() {
         build::as_path(&mut attributes, AsPath::new(&path));
         let communities = [rng.next_u64().to_be_bytes(), rng.next_u64().to_be_bytes()].concat();
         build::list(&mut attributes, 0, code::COMMUNITIES, &communities);
-        for prefix in &announced {
+        for prefix in announced {
             if !rng.chance(0.3) {
                 continue;
             }

@@ -17,7 +17,6 @@ use super::kernel_chip::{self, KernelOptions};
 use super::orchagent::RedisVids;
 use super::packets::PacketPath;
 use super::performance::{Timers, Timing};
-use super::reconcile::mirror::{self, Reconciler};
 use super::reconcile::{self, ChipRounds, ReconcileOptions, RoundLog, Tally};
 use super::settings::{Settings, refuse_with_warm_restart};
 use super::syncd_chip::{self, SyncdChip};
@@ -469,10 +468,11 @@ fn serve<C: SyncdChip>(
     let mut stage =
         SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
-    if persistence != Persistence::Off {
-        counters::restore(&mut stage.syncd, daemon)?;
-    }
-    stage.counters = Some(CounterSink::start(daemon)?);
+    let settings = match persistence {
+        Persistence::Off => counters::Settings::default(),
+        _ => counters::restore(&mut stage.syncd, daemon)?,
+    };
+    stage.counters = Some(CounterSink::start(settings, daemon)?);
     let (handle, calls) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage<C>, _: Option<&str>, prefix, router| {
         C::explain(&mut stage.syncd, prefix, router)

@@ -301,7 +301,7 @@ mod tests {
                         }
                     }
                     20..40 => {
-                        for route in routes {
+                        for route in &routes {
                             tree.remove(route);
                         }
                         kept.extend_each(None, routes.into_iter());
