@@ -17,6 +17,9 @@ HOSTS = {"a": 1, "b": 2, "c": 3}
 PORTS = [Port(f"Ethernet{4 * n - 4}", ",".join(str(21 + 4 * n + lane) for lane in range(4)), [f"10.{n}.0.1/24", f"fd0{n}::1/64"],
               [f"10.{n}.0.2", f"fd0{n}::2"]) for n in HOSTS.values()]
 
+#: The networks of IPv6 that the kernel has as connected ones.
+CONNECTED = {f"fd0{n}::/64" for n in HOSTS.values()}
+
 
 def host_mac(address):
     """The MAC address of the host that has the address."""
@@ -74,9 +77,11 @@ class Network:
             # `ip` leaves local routes of IPv6 out where it is asked for one table.
             text = self.switch.ip("-j", "-N", family, "route", "show", "table", "all", "proto", "115")
             for route in json.loads(text or "[]"):
-                assert route.get("table", "254") in ("254", "main") and route["metric"] == 10, route
                 dest = {"default": "0.0.0.0/0" if size == 32 else "::/0"}.get(route["dst"], route["dst"])
                 dest = dest if "/" in dest else f"{dest}/{size}"
+                # Behind the kernel's own route of a connected IPv6 network.
+                metric = 266 if dest in CONNECTED else 10
+                assert route.get("table", "254") in ("254", "main") and route["metric"] == metric, route
                 if "nhid" in route:
                     hops = [objects[member["id"]] for member in objects[route["nhid"]]["group"]]
                     found[dest] = ("drop",) if "blackhole" in hops[0] else tuple(sorted(hop.get("gateway", "interface") for hop in hops))

@@ -7,6 +7,7 @@
 //! of its name. What the kernel refuses is not in the model either.
 #![forbid(unsafe_code)]
 
+mod links;
 mod neighbors;
 mod netdevs;
 mod next_hops;
@@ -14,10 +15,10 @@ mod routes;
 mod status;
 mod watch;
 
-use netdevs::{LinkChange, Netdevs};
+use netdevs::Netdevs;
 use next_hops::NextHops;
-use ribtide_netlink::{Socket, overran};
-use ribtide_prefix::{AnyPrefix, Set};
+use ribtide_netlink::{Socket, Sockets, overran};
+use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wake_up::WakeUp;
@@ -26,8 +27,7 @@ use ribtide_swss::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, Query, QueryReply, RawText, Sai, Status, Verb,
 };
 use ribtide_vswitch::{Behavior, Limits, PortSetup, VirtualSwitch};
-use ribtide_wire::netlink::numbers::IFF_UP;
-use ribtide_wire::netlink::{Content, Link, dump_links, write_link_change, write_next_hop_delete};
+use ribtide_wire::netlink::write_next_hop_delete;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,12 +46,13 @@ pub struct Settings {
     pub table: u32,
     /// The protocol number (`RTPROT_*`).
     pub protocol: u8,
-    /// The metric of routes. One of 0 does not exist for IPv6.
+    /// The metric of routes. One of 0 does not exist for IPv6. IPv6 routes of a prefix that the kernel has as a
+    /// connected one have 256 more.
     pub metric: u32,
 }
 
 impl Default for Settings {
-    /// The main table, before the routes of BGP daemons (20). Connected IPv4 routes have metric 0, those of IPv6 256.
+    /// The main table, before the routes of BGP daemons (20).
     fn default() -> Settings {
         Settings { table: 254, protocol: 115, metric: 10 }
     }
@@ -78,17 +79,24 @@ pub enum RouteState {
 pub struct KernelChip {
     model: VirtualSwitch,
     settings: Settings,
+    sockets: Sockets,
     socket: Socket,
     netdevs: Netdevs,
+    /// Whether each port shall be switched on. One without a request stays as it is.
+    enabled: Map<Oid, bool>,
     next_hops: NextHops,
     /// Routes that an earlier syncd left, and that no request has named yet.
     found: Set<AnyPrefix>,
+    /// The IPv6 prefixes that the kernel has as connected ones.
+    connected: Set<AnyPrefix>,
     /// Whether everything that is wanted was requested, so that the rest can go.
     settled: bool,
     /// Whether something in the kernel may differ from the model.
     doubt: bool,
     /// Whether the socket shall be opened again.
     failed: bool,
+    /// Whether an event says that replies are lost, since the last complete comparison.
+    loss_reported: bool,
     notes: Option<ring::Receiver<Note>>,
     /// The port of `socket`, for the thread that reads notifications.
     port: Option<Arc<AtomicU32>>,
@@ -105,16 +113,25 @@ impl KernelChip {
     /// # Errors
     /// A sentence: no permission (CAP_NET_ADMIN), or no next-hop objects (Linux 5.3).
     pub fn open(ports: Vec<PortSetup>, settings: Settings, limits: Limits) -> io::Result<KernelChip> {
-        let mut socket = open_socket()?;
-        let links = socket.dump(dump_links, |all: &mut Vec<(u32, String, u32)>, content| {
-            if let Content::NewLink(link) = content {
-                all.push((link.index, link.name.to_owned(), link.flags));
-            }
-        })?;
+        KernelChip::with_sockets(ports, settings, limits, Sockets::default())
+    }
+
+    /// As [`KernelChip::open`], of the kernel that these sockets reach.
+    ///
+    /// # Errors
+    /// As [`KernelChip::open`].
+    pub fn with_sockets(
+        ports: Vec<PortSetup>,
+        settings: Settings,
+        limits: Limits,
+        sockets: Sockets,
+    ) -> io::Result<KernelChip> {
+        let mut socket = open_socket(&sockets)?;
+        let links = links::dump(&mut socket)?;
         let mut model = VirtualSwitch::new(ports.clone(), Behavior { limits, ..Behavior::default() });
         let mut netdevs = Netdevs::default();
-        for (index, name, flags) in &links {
-            netdevs.set(&Link { index: *index, name, flags: *flags, ..Link::default() });
+        for link in &links {
+            let _ = netdevs.set(link);
         }
         for port in &ports {
             let up = netdevs.index(&port.name).is_some_and(|index| netdevs.is_up(index));
@@ -123,13 +140,17 @@ impl KernelChip {
         let mut chip = KernelChip {
             model,
             settings,
+            sockets,
             socket,
             netdevs,
+            enabled: Map::default(),
             next_hops: NextHops::new(settings.protocol),
             found: Set::default(),
+            connected: Set::default(),
             settled: false,
             doubt: false,
             failed: false,
+            loss_reported: false,
             notes: None,
             port: None,
             events: Vec::new(),
@@ -138,6 +159,7 @@ impl KernelChip {
         };
         chip.next_hops.objects.check(&mut chip.socket)?;
         chip.find_routes()?;
+        chip.connected = chip.dump_connected()?;
         Ok(chip)
     }
 
@@ -151,7 +173,7 @@ impl KernelChip {
             watch::start(self.settings, self.socket.port(), rings, stop)?;
         (self.notes, self.port) = (Some(notes), Some(port));
         // What changed before the subscription.
-        self.read_links()?;
+        self.compare()?;
         Ok(wake_up)
     }
 
@@ -223,52 +245,63 @@ impl KernelChip {
 
     /// Compares the kernel with the model, and corrects what differs. Returns how many entries did.
     fn compare(&mut self) -> io::Result<usize> {
+        // Whatever fails from here on sets it again.
+        self.doubt = false;
+        let mut differing = self.read_links()?;
         self.next_hops.objects.check(&mut self.socket)?;
-        self.refresh_refused();
+        // Whatever the objects were set to, a change before may have been left half way.
+        self.refresh_all();
         let accepted = self.next_hops.objects.accepted;
         self.write_next_hops()?;
-        let mut differing = (self.next_hops.objects.accepted - accepted) as usize;
+        differing += (self.next_hops.objects.accepted - accepted) as usize;
+        self.connected = self.dump_connected()?;
         if self.settled {
             differing += self.compare_routes()?;
             differing += self.compare_neighbors(|_| true)?;
             self.next_hops.objects.sweep(&mut self.socket)?;
             self.delete_unused()?;
         }
-        self.doubt = false;
+        self.loss_reported &= self.doubt;
         Ok(differing)
     }
 
-    /// Takes in what happened in the kernel.
-    pub fn serve(&mut self) {
+    /// Takes in what happened in the kernel. Returns whether it could not be brought to what was requested, so that the
+    /// caller calls again after a pause.
+    pub fn serve(&mut self) -> bool {
         let notes: Vec<Note> = match &self.notes {
             Some(notes) => std::iter::from_fn(|| notes.try_recv()).take(NOTES_BATCH).collect(),
             None => Vec::new(),
         };
-        if let Err(e) = self.heard(&notes) {
+        if !notes.is_empty()
+            && let Err(e) = self.heard(&notes)
+        {
             self.lose(&e);
         }
         if self.failed {
-            match open_socket() {
+            match open_socket(&self.sockets) {
                 Ok(socket) => {
                     (self.socket, self.failed) = (socket, false);
                     if let Some(port) = &self.port {
                         port.store(self.socket.port(), Ordering::Relaxed);
                     }
                 }
-                Err(e) => return self.lose(&e),
+                Err(e) => self.lose(&e),
             }
         }
-        if self.doubt {
+        if self.doubt && !self.failed {
             match self.compare() {
                 Ok(0) => {}
                 Ok(count) => self.note_repairs(count),
                 Err(e) => self.lose(&e),
             }
         }
+        self.doubt
     }
 
+    /// Takes in notes. One that fails keeps no other from being taken in.
     fn heard(&mut self, notes: &[Note]) -> io::Result<()> {
-        let (mut prefixes, mut neighbors, mut objects) = (Set::default(), Set::default(), false);
+        let (mut prefixes, mut neighbors) = (Set::default(), Set::default());
+        let (mut objects, mut links, mut connected) = (false, false, false);
         let ours: Set<(u32, IpAddr)> = match notes.iter().any(|note| matches!(note, Note::Neighbor { .. })) {
             true => {
                 self.model.neighbors().filter_map(|(rif, ip, _)| Some((self.netdev_of(rif)?, ip))).collect()
@@ -276,31 +309,59 @@ impl KernelChip {
             false => Set::default(),
         };
         for note in notes {
-            match note {
-                Note::Link { index, name, flags } => {
-                    self.link(&Link { index: *index, name, flags: *flags, ..Link::default() })?;
+            let taken = match note {
+                Note::Link(link) => {
+                    links |= self.differs(link);
+                    self.link(link)
                 }
-                Note::LinkGone(index) => self.link_gone(*index)?,
-                Note::NextHops => objects = true,
-                Note::Route(prefix) => drop(prefixes.insert(*prefix)),
+                Note::LinkGone(index) => self.link_gone(*index),
+                Note::NextHops => {
+                    objects = true;
+                    Ok(())
+                }
+                Note::Route(prefix, metric) => {
+                    if *metric == self.metric_of(*prefix) {
+                        prefixes.insert(*prefix);
+                    }
+                    Ok(())
+                }
+                Note::Connected => {
+                    connected = true;
+                    Ok(())
+                }
                 // The kernel itself learns and forgets others all the time.
-                Note::Neighbor { index, ip, marked } if *marked || ours.contains(&(*index, *ip)) => {
-                    neighbors.insert(*index);
+                Note::Neighbor { index, ip, marked } => {
+                    if *marked || ours.contains(&(*index, *ip)) {
+                        neighbors.insert(*index);
+                    }
+                    Ok(())
                 }
-                Note::Neighbor { .. } => {}
                 Note::Lost => {
                     self.doubt = true;
-                    self.read_links()?;
+                    Ok(())
                 }
+            };
+            if let Err(e) = taken {
+                self.lose(&e);
             }
         }
+        if self.doubt {
+            // The comparison does all that follows.
+            return Ok(());
+        }
         let mut repaired = 0;
+        if links {
+            repaired += self.read_links()?;
+        }
         if objects {
             self.next_hops.objects.check(&mut self.socket)?;
             self.refresh_refused();
             let accepted = self.next_hops.objects.accepted;
             self.write_next_hops()?;
             repaired += (self.next_hops.objects.accepted - accepted) as usize;
+        }
+        if connected {
+            self.follow_connected()?;
         }
         if self.settled {
             if !prefixes.is_empty() {
@@ -325,86 +386,16 @@ impl KernelChip {
     fn lose(&mut self, e: &io::Error) {
         self.doubt = true;
         self.failed |= !overran(e);
-        self.events.push(format!("replies of the kernel are lost ({e}); it is compared with the requests"));
+        if !std::mem::replace(&mut self.loss_reported, true) {
+            self.events
+                .push(format!("replies of the kernel are lost ({e}); it is compared with the requests"));
+        }
     }
 
-    /// Takes in all netdevs.
-    fn read_links(&mut self) -> io::Result<()> {
-        let links = self.socket.dump(dump_links, |all: &mut Vec<(u32, String, u32)>, content| {
-            if let Content::NewLink(link) = content {
-                all.push((link.index, link.name.to_owned(), link.flags));
-            }
-        })?;
-        for (index, name, flags) in &links {
-            self.link(&Link { index: *index, name, flags: *flags, ..Link::default() })?;
-        }
-        for index in self.netdevs.missing(|index| links.iter().any(|(of, ..)| *of == index)) {
-            self.link_gone(index)?;
-        }
-        Ok(())
-    }
-
-    fn link(&mut self, link: &Link<'_>) -> io::Result<()> {
-        let is_new = self.netdevs.index(link.name) != Some(link.index);
-        if is_new && self.netdevs.name(link.index).is_some_and(|former| former != link.name) {
-            // It has another name now.
-            self.link_gone(link.index)?;
-        }
-        let change = self.netdevs.set(link);
-        if !self.expects(link.name) {
-            return Ok(());
-        }
-        self.model.set_carrier(link.name, link.operative());
-        if is_new && link.flags & IFF_UP == 0 && self.is_enabled(link.name) {
-            self.set_link(link.index, Some(true), None)?;
-        }
-        if change == LinkChange::None && !is_new {
-            return Ok(());
-        }
-        let lost = change == LinkChange::Lost;
-        self.link_changed(link.index, link.name, lost)?;
-        if !lost && self.settled {
-            // Switched off, it lost them.
-            let index = link.index;
-            self.compare_neighbors(|of| of == index)?;
-        }
-        Ok(())
-    }
-
-    fn link_gone(&mut self, index: u32) -> io::Result<()> {
-        let Some(name) = self.netdevs.remove(index) else { return Ok(()) };
-        if !self.expects(&name) {
-            return Ok(());
-        }
-        if self.netdevs.index(&name).is_none() {
-            self.model.set_carrier(&name, false);
-        }
-        self.link_changed(index, &name, true)
-    }
-
-    fn expects(&self, name: &str) -> bool {
-        self.model.setup().iter().any(|port| *port.name == *name)
-    }
-
-    fn is_enabled(&self, name: &str) -> bool {
-        self.model.ports().iter().any(|port| *port.name == *name && port.admin_up)
-    }
-
-    /// Switches a netdev on or off, or sets its MTU.
-    fn set_link(&mut self, index: u32, up: Option<bool>, mtu: Option<u32>) -> io::Result<()> {
-        let mut refusal = None;
-        self.socket.request(
-            &[()],
-            |(), out, seq| write_link_change(out, seq, index, up, mtu),
-            |_, refused| refusal = Some(refused),
-        )?;
-        match refusal {
-            None => Ok(()),
-            Some(refusal) => {
-                self.events.push(format!("the kernel refuses a change of netdev {index}: {}", refusal.text));
-                Err(io::Error::from_raw_os_error(refusal.errno))
-            }
-        }
+    /// As [`KernelChip::lose`]. Returns the status of the request.
+    fn lost(&mut self, e: &io::Error) -> Status {
+        self.lose(e);
+        status::of_error(e)
     }
 
     fn kind(&self, oid: Oid) -> Option<ObjectType> {
@@ -433,13 +424,15 @@ impl KernelChip {
                 let mtu =
                     item.attrs.iter().find_map(|a| if let Attr::RifMtu(mtu) = a { Some(*mtu) } else { None });
                 let mtu = match (mtu, self.netdev_of(oid)) {
-                    (Some(mtu), Some(index)) => {
-                        self.set_link(index, None, Some(mtu)).map_err(|e| status::of_error(&e))
-                    }
+                    (Some(mtu), Some(index)) => self.set_link(index, None, Some(mtu)),
                     _ => Ok(()),
                 };
                 mtu.and_then(|()| self.add_next_hop(oid))
             }
+            ObjectType::Port => item.attrs.iter().try_for_each(|attr| match attr {
+                Attr::PortAdminState(up) => self.enable(oid, *up),
+                _ => Ok(()),
+            }),
             _ => Ok(()),
         };
         let Err(status) = in_kernel else { return done };
@@ -457,6 +450,7 @@ impl KernelChip {
         let switch = object == ObjectType::Switch;
         let done = self.model.one(Verb::Remove, object, item);
         let (true, Some(oid)) = (done.is_success(), item.id.oid()) else { return done };
+        self.enabled.remove(&oid);
         let deleted = if switch { self.empty() } else { self.forget_next_hop(oid) };
         if let Err(e) = deleted {
             // No route uses it; the comparison deletes it.
@@ -473,6 +467,7 @@ impl KernelChip {
     /// Deletes everything of the chip from the kernel, behind the model.
     fn empty(&mut self) -> io::Result<()> {
         self.settled = true;
+        self.enabled.clear();
         self.next_hops = NextHops::new(self.settings.protocol);
         self.next_hops.objects.keep = false;
         self.compare().map(drop)
@@ -489,22 +484,20 @@ impl KernelChip {
         if !done.is_success() {
             return done;
         }
-        let Err(e) = self.set_in_kernel(object, oid, &item.attrs) else { return done };
+        let Err(status) = self.set_in_kernel(object, oid, &item.attrs) else { return done };
         for attr in old {
             self.model.one(Verb::Set, object, &mut Item::new(oid, [attr]));
         }
-        status::of_error(&e)
+        if let Some(group) = self.group_of(oid) {
+            self.refresh(group);
+        }
+        status
     }
 
-    fn set_in_kernel(&mut self, object: ObjectType, oid: Oid, attrs: &[Attr]) -> io::Result<()> {
+    fn set_in_kernel(&mut self, object: ObjectType, oid: Oid, attrs: &[Attr]) -> Result<(), Status> {
         for attr in attrs {
             match (object, attr) {
-                (ObjectType::Port, Attr::PortAdminState(up)) => {
-                    let index = self.model.port_name(oid).and_then(|name| self.netdevs.index(name));
-                    if let Some(index) = index {
-                        self.set_link(index, Some(*up), None)?;
-                    }
-                }
+                (ObjectType::Port, Attr::PortAdminState(up)) => self.enable(oid, *up)?,
                 (ObjectType::RouterInterface, Attr::RifMtu(mtu)) => {
                     if let Some(index) = self.netdev_of(oid) {
                         self.set_link(index, None, Some(*mtu))?;
@@ -513,7 +506,7 @@ impl KernelChip {
                 (ObjectType::NextHopGroupMember, Attr::MemberWeight(_)) => {
                     if let Some(group) = self.group_of(oid) {
                         self.refresh(group);
-                        self.write_next_hops()?;
+                        self.write_next_hops().map_err(|e| self.lost(&e))?;
                     }
                 }
                 _ => {}
@@ -592,11 +585,11 @@ impl KernelChip {
 }
 
 /// A socket that may change routes.
-fn open_socket() -> io::Result<Socket> {
+fn open_socket(sockets: &Sockets) -> io::Result<Socket> {
     let cannot = |e: io::Error| {
         io::Error::new(e.kind(), format!("the kernel's routing socket (netlink) cannot be used: {e}"))
     };
-    let mut socket = Socket::open().map_err(cannot)?;
+    let mut socket = sockets.open().map_err(cannot)?;
     let mut answer = None;
     // Object 0 cannot exist, so this changes nothing, and fails without the permission.
     socket
@@ -683,3 +676,6 @@ impl Sai for KernelChip {
         self.model.object_type(rid)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,28 @@
 use ribtide_prefix::Map;
 use ribtide_wire::netlink::Link;
 
+/// What the kernel says of a netdev.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct LinkState {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    /// `IFF_*`.
+    pub(crate) flags: u32,
+    /// In bytes; 0: the kernel does not say.
+    pub(crate) mtu: u32,
+}
+
+impl LinkState {
+    pub(crate) fn of(link: &Link<'_>) -> LinkState {
+        LinkState { index: link.index, name: link.name.to_owned(), flags: link.flags, mtu: link.mtu }
+    }
+
+    /// Whether it is switched on and has a carrier.
+    pub(crate) fn is_operative(&self) -> bool {
+        Link { flags: self.flags, ..Link::default() }.operative()
+    }
+}
+
 /// A netdev.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Netdev {
@@ -48,8 +70,8 @@ impl Netdevs {
     }
 
     /// Takes in that a netdev exists, or changed.
-    pub(crate) fn set(&mut self, link: &Link<'_>) -> LinkChange {
-        let new = Netdev { name: link.name.to_owned(), up: link.operative() };
+    pub(crate) fn set(&mut self, link: &LinkState) -> LinkChange {
+        let new = Netdev { name: link.name.clone(), up: link.is_operative() };
         let before = self.by_index.insert(link.index, new.clone());
         if let Some(before) = before.as_ref().filter(|before| before.name != new.name) {
             self.by_name.remove(&before.name);
@@ -77,8 +99,9 @@ mod tests {
     use super::*;
     use ribtide_wire::netlink::numbers::{IFF_LOWER_UP, IFF_UP};
 
-    fn link(index: u32, name: &str, up: bool) -> Link<'_> {
-        Link { index, name, flags: if up { IFF_UP | IFF_LOWER_UP } else { IFF_UP }, ..Link::default() }
+    fn link(index: u32, name: &str, up: bool) -> LinkState {
+        let flags = if up { IFF_UP | IFF_LOWER_UP } else { IFF_UP };
+        LinkState { index, name: name.into(), flags, mtu: 1500 }
     }
 
     #[test]

@@ -72,6 +72,11 @@ impl NextHops {
         })
     }
 
+    /// The objects.
+    pub(crate) fn oids(&self) -> impl Iterator<Item = Oid> + '_ {
+        self.keys.keys().copied()
+    }
+
     /// The object is removed; its group leaves the kernel at the next [`Objects::delete_unused`].
     pub(crate) fn forget(&mut self, oid: Oid) {
         if let Some(key) = self.keys.remove(&oid) {
@@ -89,7 +94,7 @@ impl KernelChip {
     }
 
     /// The name of the port under a router interface.
-    fn port_of(&self, rif: Oid) -> Option<&str> {
+    pub(crate) fn port_of(&self, rif: Oid) -> Option<&str> {
         let port =
             self.model.attribute(rif, |a| if let Attr::RifPort(port) = a { Some(*port) } else { None })?;
         self.model.port_name(port).map(|name| &**name)
@@ -151,25 +156,34 @@ impl KernelChip {
     /// # Errors
     /// The kernel refuses it.
     pub(crate) fn add_next_hop(&mut self, oid: Oid) -> Result<(), Status> {
+        self.try_next_hop(oid).unwrap_or_else(|e| {
+            // The comparison deletes what the kernel may have of it.
+            self.next_hops.forget(oid);
+            Err(self.lost(&e))
+        })
+    }
+
+    fn try_next_hop(&mut self, oid: Oid) -> io::Result<Result<(), Status>> {
         self.refresh(oid);
-        self.write_next_hops().map_err(|e| status::of_error(&e))?;
+        self.write_next_hops()?;
         let number = self.next_hops.key(oid).number;
         if self.next_hops.objects.live_id(number).is_some() {
-            return Ok(());
+            return Ok(Ok(()));
         }
         let refusal = self.next_hops.objects.refusal(number);
         let errno = refusal.as_ref().map_or(0, |refusal| refusal.errno);
         if matches!(errno, libc::ENETDOWN | libc::ENODEV) {
             // Its netdev has just lost its link, and the notification is on its way.
             self.drop_by(number);
-            return self.write_next_hops().map_err(|e| status::of_error(&e));
+            self.write_next_hops()?;
+            return Ok(Ok(()));
         }
         if let Some(refusal) = &refusal {
             self.events.push(format!("the kernel refuses the next hop {oid}: {}", refusal.text));
         }
         self.next_hops.forget(oid);
-        self.delete_unused().map_err(|e| status::of_error(&e))?;
-        Err(refusal.map_or(Status::Failure, |refusal| status::of_refusal(&refusal)))
+        self.delete_unused()?;
+        Ok(Err(refusal.map_or(Status::Failure, |refusal| status::of_refusal(&refusal))))
     }
 
     /// Whether the next-hop object `id` drops packets, because none of its next hops has a link.
@@ -181,6 +195,12 @@ impl KernelChip {
     pub(crate) fn refresh_refused(&mut self) {
         let refused: Vec<Oid> = self.next_hops.refused.iter().copied().collect();
         refused.into_iter().for_each(|oid| self.refresh(oid));
+    }
+
+    /// Sets the members of all groups again.
+    pub(crate) fn refresh_all(&mut self) {
+        let all: Vec<Oid> = self.next_hops.oids().collect();
+        all.into_iter().for_each(|oid| self.refresh(oid));
     }
 
     /// Makes the group of an object drop packets.

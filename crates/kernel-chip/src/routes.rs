@@ -4,12 +4,14 @@
 //! there. A removal is the kernel's first. A bulk is a few system calls, and the kernel acknowledges
 //! each route.
 
-use crate::KernelChip;
 use crate::status;
+use crate::{KernelChip, Settings};
 use ribtide_netlink::Refusal;
 use ribtide_prefix::{Afi, AnyPrefix, Map, Set};
 use ribtide_swss::sai::{Attr, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, Sai, Status, Verb};
-use ribtide_wire::netlink::numbers::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_HOST, RTM_F_CLONED};
+use ribtide_wire::netlink::numbers::{
+    NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_HOST, RTM_F_CLONED, RTPROT_KERNEL,
+};
 use ribtide_wire::netlink::{Content, Hop, NextHops, Route, RouteKind, Via, dump_routes};
 use std::io;
 
@@ -17,6 +19,9 @@ use std::io;
 const LOOPBACK: u32 = 1;
 /// Puts a route in the place of whatever is there.
 const PUT: u16 = NLM_F_CREATE | NLM_F_REPLACE;
+
+/// The metric of connected IPv6 routes (`IP6_RT_PRIO_ADDRCONF`); those of IPv4 have 0.
+pub(crate) const CONNECTED_IPV6: u32 = 256;
 
 /// What the kernel does with packets of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +40,7 @@ pub(crate) struct RouteChange {
     pub(crate) prefix: AnyPrefix,
     /// `None` deletes.
     pub(crate) action: Option<Action>,
+    pub(crate) metric: u32,
     pub(crate) flags: u16,
 }
 
@@ -88,6 +94,54 @@ impl KernelChip {
         self.model.route_action(vr, prefix).map_or(Ok(None), |route| self.action(prefix, route))
     }
 
+    /// The metric of a prefix: behind a connected route of the kernel, before those of other programs. In IPv4 one
+    /// metric is both.
+    pub(crate) fn metric_of(&self, prefix: AnyPrefix) -> u32 {
+        self.metric_beside(self.connected.contains(&prefix))
+    }
+
+    fn metric_beside(&self, connected: bool) -> u32 {
+        let Settings { metric, .. } = self.settings;
+        if connected && metric <= CONNECTED_IPV6 { metric + CONNECTED_IPV6 } else { metric }
+    }
+
+    fn change(&self, prefix: AnyPrefix, action: Option<Action>, flags: u16) -> RouteChange {
+        RouteChange { prefix, action, metric: self.metric_of(prefix), flags }
+    }
+
+    /// The IPv6 prefixes that the kernel has as connected ones in the table of this chip.
+    pub(crate) fn dump_connected(&mut self) -> io::Result<Set<AnyPrefix>> {
+        let table = self.settings.table;
+        self.socket.dump(
+            |out, seq| dump_routes(out, seq, Afi::Ipv6, table, RTPROT_KERNEL),
+            |prefixes: &mut Set<AnyPrefix>, content| {
+                if let Content::NewRoute(route) = content
+                    && is_connected_ipv6(&route, table)
+                {
+                    prefixes.insert(route.prefix);
+                }
+            },
+        )
+    }
+
+    /// Connected IPv6 routes came or went: moves the routes of their prefixes to their metric. A route is written at
+    /// the new metric before it is deleted at the former.
+    pub(crate) fn follow_connected(&mut self) -> io::Result<()> {
+        let now = self.dump_connected()?;
+        let changed: Vec<AnyPrefix> = now.symmetric_difference(&self.connected).copied().collect();
+        self.connected = now;
+        let moved = |prefix: &AnyPrefix| {
+            let action = self.wanted(*prefix).ok().flatten()?;
+            let former = self.metric_beside(!self.connected.contains(prefix));
+            let write = self.change(*prefix, Some(action), PUT);
+            let delete = RouteChange { action: None, metric: former, flags: 0, ..write };
+            (write.metric != former).then_some((write, delete))
+        };
+        let (mut changes, deletions): (Vec<_>, Vec<_>) = changed.iter().filter_map(moved).unzip();
+        changes.extend(deletions);
+        self.put(&changes).map(drop)
+    }
+
     /// Executes a bulk of routes in mode [`ErrorMode::IgnoreError`].
     pub(crate) fn bulk_of_routes(&mut self, verb: Verb, items: &mut [Item], statuses: &mut Vec<Status>) {
         let mut buffers = std::mem::take(&mut self.buffers);
@@ -115,7 +169,7 @@ impl KernelChip {
                 Ok(action) => {
                     let found = !self.found.is_empty() && self.found.remove(&prefix);
                     let flags = if found { PUT } else { NLM_F_CREATE | NLM_F_EXCL };
-                    buffers.changes.push(RouteChange { prefix, action, flags });
+                    buffers.changes.push(self.change(prefix, action, flags));
                     buffers.places.push(n);
                 }
                 Err(status) => buffers.refused.push((n, status)),
@@ -144,7 +198,7 @@ impl KernelChip {
                 Ok(action) => {
                     // Where the kernel had none of ours, another program's stays.
                     let flags = if had == Ok(None) { NLM_F_CREATE | NLM_F_EXCL } else { PUT };
-                    buffers.changes.push(RouteChange { prefix, action, flags });
+                    buffers.changes.push(self.change(prefix, action, flags));
                     buffers.places.push(n);
                 }
                 Err(status) => buffers.refused.push((n, status)),
@@ -167,7 +221,7 @@ impl KernelChip {
             let Some((vr, prefix)) = dest(item) else { continue };
             // The kernel has the routes of the default virtual router alone.
             if self.model.default_router() == Some(vr) && !matches!(self.wanted(prefix), Ok(None)) {
-                buffers.changes.push(RouteChange { prefix, action: None, flags: 0 });
+                buffers.changes.push(self.change(prefix, None, 0));
                 buffers.places.push(n);
             }
         }
@@ -220,12 +274,12 @@ impl KernelChip {
         changes: &[RouteChange],
         refused: impl FnMut(usize, Refusal),
     ) -> io::Result<()> {
-        let (table, protocol, metric) =
-            (self.settings.table, self.settings.protocol, Some(self.settings.metric));
+        let (table, protocol) = (self.settings.table, self.settings.protocol);
         let loopback = [Hop { via: Via { gateway: None, ifindex: LOOPBACK, onlink: false }, weight: 1 }];
         self.socket.request(
             changes,
             |change, out, seq| {
+                let metric = Some(change.metric);
                 let Some(action) = change.action else {
                     let route = Route { metric, ..Route::deletion(change.prefix, table, protocol) };
                     let written = route.write_delete(out, 0, seq);
@@ -276,7 +330,7 @@ impl KernelChip {
         let routes = self.model.route_actions(vr).filter(|(.., to)| targets.contains(to));
         let change = |(prefix, packet, to)| {
             let action = self.action(prefix, (packet, to)).ok().flatten()?;
-            Some(RouteChange { prefix, action: Some(action), flags: PUT })
+            Some(self.change(prefix, Some(action), PUT))
         };
         let changes: Vec<RouteChange> = routes.filter_map(change).collect();
         self.put(&changes).map(drop)
@@ -287,28 +341,28 @@ impl KernelChip {
     pub(crate) fn put_prefixes(&mut self, prefixes: &Set<AnyPrefix>) -> io::Result<usize> {
         let change = |prefix: &AnyPrefix| {
             let action = self.wanted(*prefix).ok()?;
-            Some(RouteChange { prefix: *prefix, action, flags: PUT })
+            Some(self.change(*prefix, action, PUT))
         };
         let changes: Vec<RouteChange> = prefixes.iter().filter_map(change).collect();
         self.put(&changes)
     }
 
-    /// The routes with the protocol number of this chip in its table, at its metric; and the metrics of those at another.
-    fn dump(&mut self) -> io::Result<Map<AnyPrefix, Option<Action>>> {
-        let (table, protocol, metric) = (self.settings.table, self.settings.protocol, self.settings.metric);
+    /// The routes with the protocol number of this chip in its table, at the metrics that it uses.
+    fn dump(&mut self) -> io::Result<Map<(AnyPrefix, u32), Option<Action>>> {
+        let (table, protocol) = (self.settings.table, self.settings.protocol);
+        let metrics = [false, true].map(|connected| self.metric_beside(connected));
         let mut all = Map::default();
         for afi in [Afi::Ipv4, Afi::Ipv6] {
             let routes = self.socket.dump(
                 |out, seq| dump_routes(out, seq, afi, table, protocol),
-                |routes: &mut Vec<(AnyPrefix, Option<Action>)>, content| {
+                |routes: &mut Vec<((AnyPrefix, u32), Option<Action>)>, content| {
                     let Content::NewRoute(route) = content else { return };
                     let ours = route.table == table
                         && route.protocol == protocol
                         && route.flags & RTM_F_CLONED == 0
-                        && route.metric == Some(metric)
                         && route.tos == 0;
-                    if ours {
-                        routes.push((route.prefix, action_of(&route)));
+                    if let Some(metric) = route.metric.filter(|metric| ours && metrics.contains(metric)) {
+                        routes.push(((route.prefix, metric), action_of(&route)));
                     }
                 },
             )?;
@@ -319,7 +373,7 @@ impl KernelChip {
 
     /// Notes the routes that an earlier syncd left.
     pub(crate) fn find_routes(&mut self) -> io::Result<()> {
-        self.found = self.dump()?.into_keys().collect();
+        self.found = self.dump()?.into_keys().map(|(prefix, _)| prefix).collect();
         Ok(())
     }
 
@@ -330,19 +384,28 @@ impl KernelChip {
         if let Some(vr) = self.model.default_router() {
             for (prefix, packet, to) in self.model.route_actions(vr) {
                 let Ok(action) = self.action(prefix, (packet, to)) else { continue };
-                let found = there.remove(&prefix);
+                let found = there.remove(&(prefix, self.metric_of(prefix)));
                 if action.is_some() && found != Some(action) {
-                    changes.push(RouteChange { prefix, action, flags: PUT });
+                    changes.push(self.change(prefix, action, PUT));
                 } else if action.is_none() && found.is_some() {
-                    changes.push(RouteChange { prefix, action: None, flags: 0 });
+                    changes.push(self.change(prefix, None, 0));
                 }
             }
         }
-        changes.extend(there.into_keys().map(|prefix| RouteChange { prefix, action: None, flags: 0 }));
+        let surplus = |(prefix, metric)| RouteChange { prefix, action: None, metric, flags: 0 };
+        changes.extend(there.into_keys().map(surplus));
         let count = self.put(&changes)?;
         self.found = Set::default();
         Ok(count)
     }
+}
+
+/// Whether a route is one of IPv6 that the kernel itself has for the network of an address.
+pub(crate) fn is_connected_ipv6(route: &Route<'_>, table: u32) -> bool {
+    route.prefix.afi() == Afi::Ipv6
+        && route.table == table
+        && route.protocol == RTPROT_KERNEL
+        && route.metric == Some(CONNECTED_IPV6)
 }
 
 /// Whether a refusal says that there is nothing to delete.

@@ -2,8 +2,10 @@
 //! chip. The kernel leaves out the chip's own changes.
 
 use crate::Settings;
+use crate::netdevs::LinkState;
+use crate::routes::{CONNECTED_IPV6, is_connected_ipv6};
 use ribtide_netlink::{CHIP_IDS, Socket, overran};
-use ribtide_prefix::AnyPrefix;
+use ribtide_prefix::{Afi, AnyPrefix};
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
@@ -32,13 +34,15 @@ const REOPEN: Duration = Duration::from_secs(1);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
     /// A netdev exists, or changed.
-    Link { index: u32, name: String, flags: u32 },
+    Link(LinkState),
     /// A netdev is gone.
     LinkGone(u32),
     /// Another program changed next-hop objects with numbers of this chip.
     NextHops,
-    /// Another program wrote or deleted the route of a prefix, where this chip's is or would be.
-    Route(AnyPrefix),
+    /// Another program wrote or deleted the route of a prefix at a metric, where this chip's is or would be.
+    Route(AnyPrefix, u32),
+    /// The kernel itself made or deleted a connected IPv6 route.
+    Connected,
     /// A neighbour of a netdev changed; `marked`: it has the protocol number of this chip.
     Neighbor { index: u32, ip: IpAddr, marked: bool },
     /// Notifications were lost.
@@ -75,7 +79,7 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
                     return;
                 }
                 if let Some(note) = note(&settings, &content) {
-                    foreign |= matches!(note, Note::Route(_) | Note::NextHops);
+                    foreign |= matches!(note, Note::Route(..) | Note::NextHops);
                     full |= !send(&tx, note, &waker);
                 }
             });
@@ -125,14 +129,18 @@ fn monitor(port: u32) -> io::Result<Socket> {
 
 fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
     let of_route = |route: &Route<'_>| {
-        let here =
-            route.table == settings.table && route.tos == 0 && route.metric.unwrap_or(0) == settings.metric;
-        here.then_some(Note::Route(route.prefix))
+        if is_connected_ipv6(route, settings.table) {
+            return Some(Note::Connected);
+        }
+        let metric = route.metric.unwrap_or(0);
+        // Behind a connected route, an IPv6 route of this chip has the second.
+        let second = settings.metric.saturating_add(CONNECTED_IPV6);
+        let at = metric == settings.metric || (metric == second && route.prefix.afi() == Afi::Ipv6);
+        let here = route.table == settings.table && route.tos == 0 && at;
+        here.then_some(Note::Route(route.prefix, metric))
     };
     match content {
-        Content::NewLink(link) => {
-            Some(Note::Link { index: link.index, name: link.name.to_owned(), flags: link.flags })
-        }
+        Content::NewLink(link) => Some(Note::Link(LinkState::of(link))),
         Content::DelLink(link) => Some(Note::LinkGone(link.index)),
         Content::NewRoute(route) | Content::DelRoute(route) => of_route(route),
         Content::NewNextHop(object) => CHIP_IDS.contain(object.id).then_some(Note::NextHops),
@@ -148,6 +156,7 @@ fn note(settings: &Settings, content: &Content<'_>) -> Option<Note> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_wire::netlink::numbers::RTPROT_KERNEL;
     use ribtide_wire::netlink::{Forward, Members, NextHop, NextHops};
 
     #[test]
@@ -160,10 +169,17 @@ mod tests {
         };
         let of = |route| note(&settings, &Content::NewRoute(route));
         let Settings { table, protocol, metric } = settings;
-        assert_eq!(of(route(table, protocol, metric)), Some(Note::Route(prefix)));
-        assert_eq!(of(route(table, 4, metric)), Some(Note::Route(prefix)), "it took the place of the chip's");
+        let there = Some(Note::Route(prefix, metric));
+        assert_eq!(of(route(table, protocol, metric)), there);
+        assert_eq!(of(route(table, 4, metric)), there, "it took the place of the chip's");
         assert_eq!(of(route(table, 4, metric + 1)), None);
         assert_eq!(of(route(table + 1, protocol, metric)), None);
+        let ipv6: AnyPrefix = "2001:db8::/64".parse().unwrap();
+        let of_ipv6 = |protocol, metric| of(Route { prefix: ipv6, ..route(table, protocol, metric) });
+        let second = metric + CONNECTED_IPV6;
+        assert_eq!(of_ipv6(protocol, second), Some(Note::Route(ipv6, second)), "behind a connected route");
+        assert_eq!(of(route(table, protocol, second)), None);
+        assert_eq!(of_ipv6(RTPROT_KERNEL, CONNECTED_IPV6), Some(Note::Connected));
         let object = |id| {
             let forward = Forward::Group(Members::from(&[][..]));
             note(&settings, &Content::NewNextHop(NextHop { id, protocol, forward }))

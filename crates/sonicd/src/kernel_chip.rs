@@ -13,6 +13,10 @@ use ribtide_swss::sai::Oid;
 use ribtide_swss::syncd::Syncd;
 use ribtide_vswitch::{Behavior, PortSetup};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Interval of attempts to use the kernel's socket again, and to compare the kernel with the requests.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The kernel as the chip, and where its entries are.
 #[derive(Args, Clone, Copy, Debug)]
@@ -28,7 +32,7 @@ pub struct KernelOptions {
     /// The protocol number of its routes, next-hop objects and neighbours, which no other program may use
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().protocol, requires = "kernel_chip", value_parser = clap::value_parser!(u8).range(5..))]
     pub kernel_protocol: u8,
-    /// The metric of its routes
+    /// The metric of its routes; of IPv6 routes of a connected prefix 256 more, so that they go behind the connected one
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().metric, requires = "kernel_chip", value_parser = clap::value_parser!(u32).range(1..))]
     pub kernel_metric: u32,
 }
@@ -109,9 +113,10 @@ impl SyncdChip for KernelChip {
         KernelChip::shrink_to_fit(self);
     }
 
-    fn serve(&mut self) {
-        KernelChip::serve(self);
+    fn serve(&mut self, now: Instant) -> Option<Instant> {
+        let differs = KernelChip::serve(self);
         events::log_syncd(&mut self.take_events());
+        differs.then(|| now + RETRY_INTERVAL)
     }
 
     fn settle(&mut self) {

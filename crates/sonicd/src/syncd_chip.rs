@@ -31,8 +31,11 @@ pub trait SyncdChip: Sai + Sized + Send + 'static {
     /// Shrinks its tables to their contents.
     fn shrink_to_fit(&mut self) {}
 
-    /// Takes in what the chip reported by itself, and logs what it could not do.
-    fn serve(&mut self) {}
+    /// Takes in what the chip reported by itself, and logs what it could not do. Returns when to call it again, if it has
+    /// to try something again.
+    fn serve(&mut self, _now: Instant) -> Option<Instant> {
+        None
+    }
 
     /// Everything that orchagent wants was requested: what an earlier syncd left beside that can go.
     fn settle(&mut self) {}
@@ -84,7 +87,7 @@ impl SyncdChip for VirtualSwitch {
 }
 
 impl SyncdChip for LibraryChip {
-    fn serve(&mut self) {
+    fn serve(&mut self, _: Instant) -> Option<Instant> {
         events::log_syncd(&mut self.take_events());
         let heard = self.hear();
         if let Some(state) = heard.switch_state {
@@ -93,6 +96,7 @@ impl SyncdChip for LibraryChip {
         if heard.shutdown {
             tracing::error!(target: target::SYNCD, "the SAI library asks for a restart of the switch");
         }
+        None
     }
 
     fn save(_: &Syncd<Self>, _: &Path) -> Result<(), Error> {

@@ -215,7 +215,7 @@ impl<C: SyncdChip> SyncdStage<C> {
         while !stop.stopped() {
             // Taken before the chip is served, so that no later report stays unseen.
             let _ = self.chip_wake_up.take();
-            self.syncd.chip_mut().serve();
+            let retry = self.syncd.chip_mut().serve(Instant::now());
             if let Some(packets) = &mut self.packets {
                 self.syncd.chip_mut().forward(packets);
             }
@@ -245,7 +245,12 @@ impl<C: SyncdChip> SyncdStage<C> {
             let polled = self.poll_counters();
             let aging = self.packets.as_ref().and_then(PacketPath::until);
             if let Some(Idle { takes, until }) = self.turn(&mut requests, now)?
-                && self.wait(calls, &signal, takes, until.into_iter().chain(polled).chain(aging).min())
+                && self.wait(
+                    calls,
+                    &signal,
+                    takes,
+                    until.into_iter().chain(polled).chain(aging).chain(retry).min(),
+                )
             {
                 requests = Vec::new();
                 idle::trim(&mut self);

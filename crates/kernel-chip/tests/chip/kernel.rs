@@ -127,7 +127,8 @@ fn routes() -> BTreeMap<String, Vec<String>> {
             .into_iter()
             .filter(|route| matches!(route["table"].as_str(), None | Some("254" | "main")))
         {
-            assert_eq!(route["metric"], 10, "{route}");
+            // Behind a connected route of IPv6 the second.
+            assert!(route["metric"] == 10 || (family == "-6" && route["metric"] == 266), "{route}");
             let hops = match (route["type"].as_str(), route["nhid"].as_u64()) {
                 (Some("6" | "blackhole"), None) => vec!["blackhole route".to_owned()],
                 (Some("2" | "local"), None) => vec!["local".to_owned()],
@@ -432,5 +433,202 @@ fn restart_adopts_what_is_requested_again_and_deletes_the_rest() {
         let again = open();
         drop(again);
         assert_eq!(routes(), wanted, "a chip that describes nothing deletes nothing");
+    });
+}
+
+/// Serves the chip until the notifications of what was done before are taken in.
+fn serve_for_a_while(chip: &mut KernelChip) {
+    for _ in 0..20 {
+        chip.serve();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a netdev is switched on, and its MTU.
+fn link(name: &str) -> (bool, u64) {
+    let link = json(&format!("link show {name}")).remove(0);
+    (link["flags"].to_string().contains("\"UP\""), link["mtu"].as_u64().unwrap())
+}
+
+fn enable(chip: &mut KernelChip, port: Oid, up: bool) {
+    let mut item = Item::new(port, [Attr::PortAdminState(up)]);
+    assert_eq!(chip.one(Verb::Set, ObjectType::Port, &mut item), Status::Success);
+}
+
+#[test]
+fn state_and_mtu_of_a_netdev_that_another_program_changes_are_corrected() {
+    in_namespace(|| {
+        let mut chip = open();
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let _wake_up = chip.watch(&rings, &stop).unwrap();
+        let made = describe(&mut chip);
+        chip.settle();
+        create(&mut chip, &made, "20.0.0.0/24", made.group);
+        enable(&mut chip, made.ports[0], true);
+        enable(&mut chip, made.ports[3], false);
+        let mut mtu = Item::new(made.rifs[1], [Attr::RifMtu(1400)]);
+        assert_eq!(chip.one(Verb::Set, ObjectType::RouterInterface, &mut mtu), Status::Success);
+        serve_for_a_while(&mut chip);
+        let (whole, neighbours) = (routes(), neighbors());
+        let right = || {
+            let links = ["Ethernet0", "Ethernet4", "Ethernet12"].map(link);
+            links == [(true, 1500), (true, 1400), (false, 1500)]
+                && routes() == whole
+                && neighbors() == neighbours
+        };
+        until(&mut chip, "before", |_| right());
+        for change in [
+            "link set Ethernet0 down",
+            "link set Ethernet12 up",
+            "link set Ethernet4 mtu 1300",
+            "link set Ethernet4 mtu 9000",
+        ] {
+            let repaired = chip.repaired();
+            ip(change);
+            until(&mut chip, change, |chip| right() && chip.repaired() > repaired);
+        }
+        // A netdev of its name that comes later has what was requested, too.
+        ip("link del Ethernet4");
+        until(&mut chip, "gone", |_| routes()["20.0.0.0/24"] == ["10.0.0.2 Ethernet0 1"]);
+        ip("link add Ethernet4 type veth peer name peer1");
+        ip("link set peer1 up");
+        ip("link set Ethernet4 up");
+        until(&mut chip, "again", |_| right());
+        // Nothing was requested of this one.
+        ip("link set Ethernet8 down mtu 1300");
+        until(&mut chip, "seen", |chip| {
+            let hop = chip.route_state("20.0.0.0/24".parse().unwrap());
+            matches!(hop, RouteState::Via(_)) && link("Ethernet8") == (false, 1300)
+        });
+        serve_for_a_while(&mut chip);
+        assert_eq!(link("Ethernet8"), (false, 1300));
+    });
+}
+
+/// Whether the chip says that a port has a link.
+fn has_link(chip: &mut KernelChip, name: &str) -> bool {
+    chip.model().ports().iter().any(|port| *port.name == *name && port.link)
+}
+
+/// A netdev that the kernel refuses to switch on: one on top of another that is off.
+fn refuses_to_come_up(name: &str) {
+    ip("link add below type veth peer name below2");
+    ip(&format!("link add link below {name} type macvlan"));
+}
+
+#[test]
+fn note_that_fails_keeps_no_other_from_being_taken_in() {
+    in_namespace(|| {
+        let mut chip = open();
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let _wake_up = chip.watch(&rings, &stop).unwrap();
+        let made = describe(&mut chip);
+        chip.settle();
+        create(&mut chip, &made, "20.0.0.0/24", made.hops[0]);
+        create(&mut chip, &made, "20.0.2.0/24", made.hops[2]);
+        enable(&mut chip, made.ports[1], true);
+        serve_for_a_while(&mut chip);
+        ip("link del Ethernet4");
+        refuses_to_come_up("Ethernet4");
+        ip("link set peer0 down");
+        ip("route del 20.0.2.0/24 metric 10");
+        // All of it waits at the chip.
+        std::thread::sleep(Duration::from_millis(500));
+        chip.serve();
+        assert!(!has_link(&mut chip, "Ethernet0"), "{:?}", chip.take_events());
+        until(&mut chip, "the rest", |_| {
+            routes() == expect([("20.0.0.0/24", &["blackhole"]), ("20.0.2.0/24", &["10.2.0.2 Ethernet8 1"])])
+        });
+    });
+}
+
+/// The chip hears of nothing, as without notifications, and compares when it settles.
+#[test]
+fn comparison_reads_links() {
+    in_namespace(|| {
+        let mut chip = open();
+        let made = describe(&mut chip);
+        create(&mut chip, &made, "20.0.0.0/24", made.hops[0]);
+        create(&mut chip, &made, "20.0.1.0/24", made.hops[1]);
+        enable(&mut chip, made.ports[2], true);
+        ip("link set peer0 down");
+        ip("link set Ethernet8 down");
+        ip("link del Ethernet4");
+        chip.settle();
+        assert_eq!(routes(), expect([("20.0.0.0/24", &["blackhole"]), ("20.0.1.0/24", &["blackhole"])]));
+        let links = ["Ethernet0", "Ethernet4", "Ethernet12"].map(|name| has_link(&mut chip, name));
+        assert_eq!((links, link("Ethernet8")), ([false, false, true], (true, 1500)));
+    });
+}
+
+/// Where packets to an address go: the gateway, or `-`, and the netdev.
+fn way(address: &str) -> String {
+    let way = json(&format!("route get {address}")).remove(0);
+    let text = |key: &str| way[key].as_str().unwrap_or("-").to_owned();
+    format!("{} {}", text("gateway"), text("dev"))
+}
+
+/// A connected route goes before the chip's of the same prefix, as in IPv4; those of BGP daemons go behind it.
+#[test]
+fn chips_routes_go_behind_connected_ones_and_before_those_of_daemons() {
+    in_namespace(|| {
+        let mut chip = open();
+        let (rings, stop) = (Rings::default(), Stop::default());
+        let _wake_up = chip.watch(&rings, &stop).unwrap();
+        let mut made = describe(&mut chip);
+        chip.settle();
+        for (port, address) in [("Ethernet8", "2001:db8:8::1/64"), ("Ethernet12", "2001:db8:c::1/64")] {
+            ip(&format!("-6 addr add {address} dev {port} nodad"));
+        }
+        ip("addr add 10.12.0.1/24 dev Ethernet12");
+        let gateway = "2001:db8:8::2".parse().unwrap();
+        let attrs =
+            [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(gateway), Attr::NextHopRif(made.rifs[2])];
+        made.hops.push(make(&mut chip, ObjectType::NextHop, attrs));
+        serve_for_a_while(&mut chip);
+        // Connected: the network of another netdev, which BGP has learned too.
+        create(&mut chip, &made, "10.12.0.0/24", made.hops[2]);
+        create(&mut chip, &made, "2001:db8:c::/64", made.hops[4]);
+        create(&mut chip, &made, "20.0.0.0/24", made.hops[2]);
+        create(&mut chip, &made, "2001:db8:20::/64", made.hops[4]);
+        ip("route add 20.0.0.0/24 dev Ethernet12 metric 20 proto bgp");
+        ip("-6 route add 2001:db8:20::/64 dev Ethernet12 metric 20 proto bgp");
+        assert_eq!((way("10.12.0.9"), way("2001:db8:c::9")), ("- Ethernet12".into(), "- Ethernet12".into()));
+        let chips = ["20.0.0.9", "2001:db8:20::9"].map(way);
+        assert_eq!(chips, ["10.2.0.2 Ethernet8", "2001:db8:8::2 Ethernet8"]);
+        let metric = |chip: &mut KernelChip, what: &str, metric: u64| {
+            until(chip, what, |_| {
+                let all = json("-6 route show 2001:db8:c::/64 proto 115");
+                all.iter().map(|route| route["metric"].as_u64().unwrap()).collect::<Vec<_>>() == [metric]
+            });
+        };
+        metric(&mut chip, "behind", 266);
+        // Another program deletes it there.
+        let repaired = chip.repaired();
+        ip("-6 route del 2001:db8:c::/64 metric 266");
+        until(&mut chip, "deleted", |chip| chip.repaired() > repaired);
+        metric(&mut chip, "again", 266);
+        // Without the address it is as any other, and with it behind again.
+        ip("-6 addr del 2001:db8:c::1/64 dev Ethernet12");
+        metric(&mut chip, "alone", 10);
+        assert_eq!(way("2001:db8:c::9"), "2001:db8:8::2 Ethernet8");
+        ip("-6 addr add 2001:db8:c::1/64 dev Ethernet12 nodad");
+        metric(&mut chip, "connected again", 266);
+        assert_eq!(way("2001:db8:c::9"), "- Ethernet12");
+        // A later chip, which adopts it, and its removal.
+        drop(chip);
+        let mut chip = open();
+        let mut made = describe(&mut chip);
+        made.hops.push(make(
+            &mut chip,
+            ObjectType::NextHop,
+            [Attr::NextHopKind(NextHopType::Ip), Attr::NextHopIp(gateway), Attr::NextHopRif(made.rifs[2])],
+        ));
+        create(&mut chip, &made, "2001:db8:c::/64", made.hops[4]);
+        chip.settle();
+        metric(&mut chip, "adopted", 266);
+        assert_eq!(route(&mut chip, Verb::Remove, &made, "2001:db8:c::/64", &[]), Status::Success);
+        assert_eq!(routes().len(), 0);
+        assert_eq!(way("2001:db8:c::9"), "- Ethernet12");
     });
 }
