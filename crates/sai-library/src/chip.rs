@@ -6,8 +6,8 @@ use crate::notify;
 use ribtide_sai::{Attribute, Key, Value, ValueType};
 use ribtide_swss::sai::notification::{FdbEvent, PortState};
 use ribtide_swss::sai::{
-    Attr, ErrorMode, FdbQueue, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid, OperStatus, Query,
-    QueryReply, RawText, RouteEntry, Sai, Status, Verb,
+    Attr, CountersMode, ErrorMode, FdbQueue, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid,
+    OperStatus, Query, QueryReply, RawText, RouteEntry, Sai, Status, Verb,
 };
 use std::collections::BTreeMap;
 
@@ -441,17 +441,20 @@ impl LibraryChip {
                     Err((status, _)) => return Err(Status::from_code(status)),
                 }
             }
-            Query::Counters { object, id, counters, clear } => {
+            Query::Counters { object, id, counters, mode } => {
                 let object = of(*object)?;
                 let stats = object.stats().ok_or(Status::NotSupported)?;
                 let number = |name: &str| stats.number_of(name).map(|number| number as u32);
                 let numbers: Option<Vec<u32>> = counters.iter().map(|name| number(name)).collect();
                 let numbers = numbers.ok_or(Status::InvalidParameter)?;
-                if *clear {
-                    self.library.clear_stats(object, id.0, &numbers).map_err(Status::from_code)?;
-                    return Ok(QueryReply::of(Status::Success));
-                }
-                let values = self.library.stats(object, id.0, &numbers).map_err(Status::from_code)?;
+                let values = match mode {
+                    CountersMode::Read => self.library.stats(object, id.0, &numbers),
+                    CountersMode::Clear => {
+                        self.library.clear_stats(object, id.0, &numbers).map(|()| Vec::new())
+                    }
+                    CountersMode::ReadAndClear => self.library.take_stats(object, id.0, &numbers),
+                };
+                let values = values.map_err(Status::from_code)?;
                 let fields = counters.iter().zip(values);
                 QueryReply {
                     status: Status::Success,

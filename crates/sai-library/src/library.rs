@@ -18,6 +18,8 @@ pub(crate) const INVALID_PARAMETER: i32 = -5;
 pub(crate) const BUFFER_OVERFLOW: i32 = -8;
 /// `SAI_STATUS_NOT_IMPLEMENTED`
 pub(crate) const NOT_IMPLEMENTED: i32 = -15;
+/// `SAI_STATS_MODE_READ_AND_CLEAR`
+const READ_AND_CLEAR: i32 = 2;
 /// `SAI_STATUS_NOT_EXECUTED`
 pub(crate) const NOT_EXECUTED: i32 = -23;
 /// Items of a list without a placeholder; a longer one is read again.
@@ -78,6 +80,7 @@ type BulkCreateEntries =
 type BulkRemove = unsafe extern "C" fn(u32, *const c_void, i32, *mut i32) -> i32;
 type BulkSet = unsafe extern "C" fn(u32, *const c_void, *const sai_attribute_t, i32, *mut i32) -> i32;
 type Stats = unsafe extern "C" fn(u64, u32, *const u32, *mut u64) -> i32;
+type StatsExt = unsafe extern "C" fn(u64, u32, *const u32, i32, *mut u64) -> i32;
 type ClearStats = unsafe extern "C" fn(u64, u32, *const u32) -> i32;
 type Flush = unsafe extern "C" fn(u64, u32, *const sai_attribute_t) -> i32;
 
@@ -563,6 +566,42 @@ impl Library {
         let status = unsafe {
             let method = std::mem::transmute::<*const c_void, Stats>(method);
             method(oid, counters.len() as u32, counters.as_ptr(), values.as_mut_ptr())
+        };
+        done(status).map(|()| values)
+    }
+
+    /// The values of counters of an object with an id, which are zero then. Of a library that has no such mode they are
+    /// read and then cleared, and what is counted between is lost.
+    ///
+    /// # Errors
+    /// The status of the library.
+    pub fn take_stats(&mut self, object: ObjectType, oid: u64, counters: &[u32]) -> Result<Vec<u64>, Failed> {
+        match self.stats_ext(object, oid, counters, READ_AND_CLEAR) {
+            Err(NOT_SUPPORTED | NOT_IMPLEMENTED) => {
+                let values = self.stats(object, oid, counters)?;
+                self.clear_stats(object, oid, counters).map(|()| values)
+            }
+            taken => taken,
+        }
+    }
+
+    fn stats_ext(
+        &mut self,
+        object: ObjectType,
+        oid: u64,
+        counters: &[u32],
+        mode: i32,
+    ) -> Result<Vec<u64>, Failed> {
+        let method = self.method(object, Function::StatsExt)?;
+        if object.is_entry() {
+            return Err(NOT_SUPPORTED);
+        }
+        let mut values = vec![0; counters.len()];
+        #[expect(unsafe_code, reason = "a function of C")]
+        // SAFETY: every `sai_get_x_stats_ext_fn` of an object with an id has this type; both arrays have as many items.
+        let status = unsafe {
+            let method = std::mem::transmute::<*const c_void, StatsExt>(method);
+            method(oid, counters.len() as u32, counters.as_ptr(), mode, values.as_mut_ptr())
         };
         done(status).map(|()| values)
     }

@@ -320,6 +320,12 @@ fn queries_reach_the_library() {
         let Value::Oid(cpu) = cpu else { panic!() };
         assert_eq!(library.stats(object("PORT"), cpu, &[1, 5]), Ok(vec![1001, 1005]));
         assert_eq!(library.clear_stats(object("PORT"), cpu, &[1]), Ok(()));
+        assert_eq!(library.stats(object("PORT"), cpu, &[1, 5]), Ok(vec![0, 1005]));
+        // Both at once; of an object without such a function one after the other.
+        assert_eq!(library.take_stats(object("PORT"), cpu, &[5, 6]), Ok(vec![1005, 1006]));
+        assert_eq!(library.take_stats(object("PORT"), cpu, &[5, 6, 7]), Ok(vec![0, 0, 1007]));
+        assert_eq!(library.take_stats(object("BUFFER_POOL"), cpu, &[8]), Ok(vec![1008]));
+        assert_eq!(library.take_stats(object("BUFFER_POOL"), cpu, &[8]), Ok(vec![0]));
         assert_eq!(library.stats(object("VLAN_MEMBER"), cpu, &[1]), Err(-2));
         assert_eq!(library.flush_fdb(switch, &none), Ok(()));
         assert_eq!(library.flush_fdb(77, &none), Err(-19));

@@ -14,6 +14,7 @@ use ribtide_swss::{Db, Name};
 use ribtide_tables::{Connection, TableError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The tables of groups and of their objects.
 const GROUPS: &str = "FLEX_COUNTER_GROUP_TABLE";
@@ -21,15 +22,28 @@ const MEMBERS: &str = "FLEX_COUNTER_TABLE";
 /// The table of values.
 const COUNTERS: &str = "COUNTERS";
 
+/// Interval of looks whether another program emptied FLEX_COUNTER_DB.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
 type Fields = BTreeMap<Name, Name>;
+/// The place of a row of FLEX_COUNTER_DB: its table and key.
+type Place = (&'static str, Name);
+
+/// What becomes of a row of FLEX_COUNTER_DB.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct RowChange {
+    /// Whether the row goes first.
+    deleted: bool,
+    /// Fields that are set then.
+    set: Option<Fields>,
+}
 
 /// What the thread has to write.
 #[derive(Default)]
 struct Waiting {
     /// Whether all rows of FLEX_COUNTER_DB go before.
     reset: bool,
-    /// Rows of FLEX_COUNTER_DB by table and key; `None`: it goes.
-    settings: BTreeMap<(&'static str, Name), Option<Fields>>,
+    settings: BTreeMap<Place, RowChange>,
     values: BTreeMap<Oid, Fields>,
     scripts: BTreeMap<Name, CounterScript>,
 }
@@ -40,15 +54,115 @@ impl Waiting {
             *self = Waiting { reset: true, ..Waiting::default() };
             return;
         };
-        let table = match op {
-            CounterOp::SetGroup | CounterOp::DelGroup => GROUPS,
-            CounterOp::StartPoll | CounterOp::StopPoll => MEMBERS,
-        };
-        let row = self.settings.entry((table, key)).or_default();
-        match op {
-            CounterOp::DelGroup | CounterOp::StopPoll => *row = None,
-            CounterOp::SetGroup | CounterOp::StartPoll => row.get_or_insert_default().extend(fields),
+        for place in places(op, &key) {
+            let row = self.settings.entry(place).or_default();
+            match op {
+                CounterOp::DelGroup | CounterOp::StopPoll => *row = RowChange { deleted: true, set: None },
+                CounterOp::SetGroup | CounterOp::StartPoll => {
+                    row.set.get_or_insert_default().extend(fields.iter().cloned());
+                }
+            }
         }
+    }
+}
+
+/// The rows of a request: of several objects one each, as SONiC's syncd has them.
+fn places(op: CounterOp, key: &Name) -> Vec<Place> {
+    match (op, key.split_once(':')) {
+        (CounterOp::StartPoll | CounterOp::StopPoll, Some((group, ids))) => {
+            ids.split(',').map(|id| (MEMBERS, format!("{group}:{id}").into())).collect()
+        }
+        (CounterOp::StartPoll | CounterOp::StopPoll, None) => vec![(MEMBERS, key.clone())],
+        (CounterOp::SetGroup | CounterOp::DelGroup, _) => vec![(GROUPS, key.clone())],
+    }
+}
+
+/// The settings that FLEX_COUNTER_DB shall hold, so that they can be written again.
+#[derive(Clone, Default)]
+pub(super) struct Settings(BTreeMap<Place, Fields>);
+
+impl Settings {
+    fn apply(&mut self, place: &Place, change: &RowChange) {
+        if change.deleted {
+            self.0.remove(place);
+        }
+        if let Some(set) = &change.set {
+            self.0
+                .entry(place.clone())
+                .or_default()
+                .extend(set.iter().map(|(name, value)| (name.clone(), value.clone())));
+        }
+    }
+}
+
+/// The thread's end.
+struct Writer {
+    counters: Connection,
+    flex: Connection,
+    /// What FLEX_COUNTER_DB shall hold.
+    settings: Settings,
+    /// The generation of the connection at the last complete write.
+    generation: u64,
+    /// Whether a write failed, so that any row may be missing.
+    lost: bool,
+}
+
+impl Writer {
+    fn new(counters: Connection, flex: Connection, settings: Settings) -> Writer {
+        let generation = flex.generation();
+        Writer { counters, flex, settings, generation, lost: false }
+    }
+
+    /// Writes what waits, and all settings where the database does not have them any more.
+    fn write(&mut self, work: Waiting) -> Result<(), Error> {
+        let settings = self.write_settings(&work);
+        self.lost |= settings.is_err();
+        // Values do not wait for settings.
+        write_values(&work, &mut self.counters)?;
+        settings
+    }
+
+    fn write_settings(&mut self, work: &Waiting) -> Result<(), Error> {
+        // Before a row is written, which would look as if the others were there.
+        let missing = if work.reset { Ok(false) } else { self.is_missing() };
+        if work.reset {
+            self.settings = Settings::default();
+        }
+        work.settings.iter().for_each(|(place, change)| self.settings.apply(place, change));
+        let missing = missing?;
+        if work.reset {
+            for key in keys(&mut self.flex)? {
+                self.flex.queue(&["DEL", &key]);
+            }
+        }
+        if missing {
+            let rows = self.settings.0.len();
+            tracing::warn!(target: target::SYNCD, rows, "writing all of FLEX_COUNTER_DB again, which has lost rows");
+        }
+        let all =
+            self.settings.0.iter().filter(|_| missing).map(|(place, fields)| (place, true, Some(fields)));
+        let changes = work.settings.iter().map(|(place, row)| (place, row.deleted, row.set.as_ref()));
+        // Where all is written again, a row that went is only deleted.
+        for (place, deleted, fields) in changes.chain(all) {
+            let key = self.flex.database().key(place.0, &place.1);
+            if deleted {
+                self.flex.queue(&["DEL", &key]);
+            }
+            if let Some(fields) = fields {
+                set(&mut self.flex, &key, fields);
+            }
+        }
+        self.flex.flush()?;
+        (self.generation, self.lost) = (self.flex.generation(), false);
+        Ok(())
+    }
+
+    /// Whether the database lacks settings: a write failed, the server was away, or another program emptied it.
+    fn is_missing(&mut self) -> Result<bool, Error> {
+        let Some((table, name)) = self.settings.0.keys().next() else { return Ok(self.lost) };
+        let key = self.flex.database().key(table, name);
+        let exists = self.flex.query(&["EXISTS", &key])?.as_integer() != Some(0);
+        Ok(self.lost || !exists || self.generation != self.flex.generation())
     }
 }
 
@@ -59,19 +173,28 @@ pub struct CounterSink {
 }
 
 impl CounterSink {
-    /// Starts the thread.
+    /// Starts the thread. `settings`: those that FLEX_COUNTER_DB has.
     ///
     /// # Errors
     /// A database that cannot be used, or no thread.
-    pub(super) fn start(daemon: &Daemon) -> Result<CounterSink, Error> {
+    pub(super) fn start(settings: Settings, daemon: &Daemon) -> Result<CounterSink, Error> {
         let (waker, wake_up) = wake_up::pair();
         let waiting = Arc::<Mutex<Waiting>>::default();
         let (its, stop) = (waiting.clone(), daemon.stop.clone());
-        let (mut counters, mut flex) = (daemon.connect(Db::Counters)?, daemon.connect(Db::FlexCounter)?);
+        let mut writer =
+            Writer::new(daemon.connect(Db::Counters)?, daemon.connect(Db::FlexCounter)?, settings);
         let body = move || {
-            while wake_up.wait_or_idle(|| {}).is_ok() {
+            loop {
+                // Without settings there is nothing to look for.
+                let ended = match writer.settings.0.is_empty() && !writer.lost {
+                    true => wake_up.wait_or_idle(|| {}).is_err(),
+                    false => !wake_up.wait_timeout(LOOK_INTERVAL) && wake_up.take().is_err(),
+                };
+                if ended {
+                    return;
+                }
                 let work = std::mem::take(&mut *its.lock().unwrap_or_else(PoisonError::into_inner));
-                if let Err(e) = write(work, &mut counters, &mut flex) {
+                if let Err(e) = writer.write(work) {
                     if stop.stopped() {
                         return;
                     }
@@ -111,31 +234,22 @@ impl CounterSink {
     }
 }
 
-fn write(work: Waiting, counters: &mut Connection, flex: &mut Connection) -> Result<(), Error> {
-    let set = |db: &mut Connection, key: &str, fields: &Fields| {
-        db.queue_with(|command| {
-            command.arg("HSET");
-            command.arg(key);
-            for (name, value) in fields {
-                command.arg(name);
-                command.arg(value);
-            }
-        });
-    };
-    if work.reset {
-        for key in keys(flex)? {
-            flex.queue(&["DEL", &key]);
-        }
+/// Sets the fields of a row; a row without any has the filler of swss-common.
+fn set(db: &mut Connection, key: &str, fields: &Fields) {
+    if fields.is_empty() {
+        return db.queue(&["HSET", key, "NULL", "NULL"]);
     }
-    for ((table, key), fields) in &work.settings {
-        let key = flex.database().key(table, key);
-        match fields {
-            Some(fields) if !fields.is_empty() => set(flex, &key, fields),
-            Some(_) => flex.queue(&["HSET", &key, "NULL", "NULL"]),
-            None => flex.queue(&["DEL", &key]),
+    db.queue_with(|command| {
+        command.arg("HSET");
+        command.arg(key);
+        for (name, value) in fields {
+            command.arg(name);
+            command.arg(value);
         }
-    }
-    flex.flush()?;
+    });
+}
+
+fn write_values(work: &Waiting, counters: &mut Connection) -> Result<(), Error> {
     for (oid, fields) in &work.values {
         let key = counters.database().key(COUNTERS, &oid.to_string());
         set(counters, &key, fields);
@@ -180,17 +294,43 @@ fn keys(flex: &mut Connection) -> Result<Vec<String>, TableError> {
 ///
 /// # Errors
 /// A database that cannot be used.
-pub(super) fn restore<C: Sai>(syncd: &mut Syncd<C>, daemon: &Daemon) -> Result<(), Error> {
-    let mut flex = daemon.connect(Db::FlexCounter)?;
-    let keys = keys(&mut flex)?;
+pub(super) fn restore<C: Sai>(syncd: &mut Syncd<C>, daemon: &Daemon) -> Result<Settings, Error> {
+    let (settings, changes) = read(&mut daemon.connect(Db::FlexCounter)?)?;
+    changes.iter().for_each(|change| syncd.restore_poll(change));
+    Ok(settings)
+}
+
+/// The settings of the database, and the requests that make them. A row of several objects, as earlier versions wrote
+/// it, becomes one of each.
+fn read(flex: &mut Connection) -> Result<(Settings, Vec<PollChange>), Error> {
+    let keys = keys(flex)?;
     let rows = flex.query_all(keys.iter().map(|key| ["HGETALL", key.as_str()]))?;
     let tables = [(GROUPS, CounterOp::SetGroup), (MEMBERS, CounterOp::StartPoll)]
         .map(|(table, op)| (flex.database().key(table, ""), op));
+    let (mut settings, mut changes) = (Settings::default(), Vec::new());
     for (key, row) in keys.iter().zip(rows) {
         let of = tables.iter().find_map(|(prefix, op)| Some((key.strip_prefix(prefix.as_str())?, *op)));
-        let Some((key, op)) = of else { continue };
-        let fields = row.into_pairs().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        syncd.restore_poll(&PollChange::Request { op, key: key.into(), fields });
+        let Some((name, op)) = of else { continue };
+        let name = Name::from(name);
+        let fields: Vec<(Name, Name)> =
+            row.into_pairs().into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let places = places(op, &name);
+        if places.len() > 1 {
+            flex.queue(&["DEL", key]);
+        }
+        let change = RowChange { deleted: false, set: Some(fields.iter().cloned().collect()) };
+        for place in &places {
+            settings.apply(place, &change);
+            if places.len() > 1 {
+                let key = flex.database().key(place.0, &place.1);
+                set(flex, &key, &settings.0[place]);
+            }
+        }
+        changes.push(PollChange::Request { op, key: name, fields });
     }
-    Ok(())
+    flex.flush()?;
+    Ok((settings, changes))
 }
+
+#[cfg(test)]
+mod tests;

@@ -468,10 +468,11 @@ fn serve<C: SyncdChip>(
     let mut stage =
         SyncdStage::new(syncd, Box::new(link), meter, answer, &daemon.rings).watched(options.watchdog);
     stage.shutdown = Some(shutdown);
-    if persistence != Persistence::Off {
-        counters::restore(&mut stage.syncd, daemon)?;
-    }
-    stage.counters = Some(CounterSink::start(daemon)?);
+    let settings = match persistence {
+        Persistence::Off => counters::Settings::default(),
+        _ => counters::restore(&mut stage.syncd, daemon)?,
+    };
+    stage.counters = Some(CounterSink::start(settings, daemon)?);
     let (handle, calls) = call::pair("syncd");
     let explain = |stage: &mut SyncdStage<C>, _: Option<&str>, prefix, router| {
         C::explain(&mut stage.syncd, prefix, router)

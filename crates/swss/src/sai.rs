@@ -19,7 +19,7 @@ mod vid;
 pub use attr::{Attr, Attrs, GroupType, NextHopType, OperStatus, OutsegType, PacketAction, RifType};
 pub use fdb_queue::FdbQueue;
 pub use object::{InsegEntry, NeighborEntry, ObjectId, ObjectType, Oid, RouteEntry, SWITCH};
-pub use query::{CounterOp, Query, QueryReply};
+pub use query::{CounterOp, CountersMode, Query, QueryReply};
 pub use raw::{RawAttr, RawText};
 pub use request::{
     Audit, EntryItem, ErrorMode, Item, Sai, SaiCall, SaiReply, SaiRequest, Status, Verb, View,

@@ -4,7 +4,7 @@
 use crate::own::{Parts, TYPES, list};
 use crate::switch::{Started, VirtualSwitch};
 use ribtide_sai::Enum;
-use ribtide_swss::sai::{Attr, ObjectType, Oid, Query, QueryReply, Status};
+use ribtide_swss::sai::{Attr, CountersMode, ObjectType, Oid, Query, QueryReply, Status};
 use std::ops::RangeInclusive;
 
 /// The values of attributes of the switch that never change.
@@ -310,18 +310,20 @@ impl VirtualSwitch {
                 }
                 QueryReply::stats(&stats, *room)
             }
-            Query::Counters { object, id, counters, clear } => match self.objects.is(*id, &[*object]) {
-                false => QueryReply::of(Status::ItemNotFound),
-                true if *clear => {
-                    counters.iter().for_each(|name| self.clear_port_counter(*id, name));
-                    QueryReply::of(Status::Success)
+            Query::Counters { object, id, counters, mode } => {
+                if !self.objects.is(*id, &[*object]) {
+                    return QueryReply::of(Status::ItemNotFound);
                 }
-                true => {
+                let mut reply = QueryReply::of(Status::Success);
+                if *mode != CountersMode::Clear {
                     let value = |name| self.port_counter(*id, name).to_string();
-                    let values = counters.iter().map(|name| Attr::raw(name, &value(name)));
-                    QueryReply { status: Status::Success, fields: values.collect() }
+                    reply.fields = counters.iter().map(|name| Attr::raw(name, &value(name))).collect();
                 }
-            },
+                if *mode != CountersMode::Read {
+                    counters.iter().for_each(|name| self.clear_port_counter(*id, name));
+                }
+                reply
+            }
             Query::FlushFdb { attrs } => {
                 self.flush_fdb(attrs);
                 QueryReply::of(Status::Success)

@@ -488,20 +488,36 @@ static sai_status_t get_switch(sai_object_id_t oid, uint32_t count, sai_attribut
     return read_all(TYPE_SWITCH, &oid, sizeof oid, count, a);
 }
 
+#define COUNTERS 64
+#define STATS_MODE_READ_AND_CLEAR 2
+/* Counters of all objects that were set to zero. */
+static uint8_t cleared[COUNTERS];
+
 static sai_status_t stats_of(sai_object_id_t oid, uint32_t count, const uint32_t *counters, uint64_t *values)
 {
     if (!by_id(oid))
         return ITEM_NOT_FOUND;
     for (uint32_t n = 0; n < count; n++)
-        values[n] = counters[n] + 1000;
+        values[n] = counters[n] < COUNTERS && cleared[counters[n]] ? 0 : counters[n] + 1000;
     return SUCCESS;
 }
 
 static sai_status_t clear_stats(sai_object_id_t oid, uint32_t count, const uint32_t *counters)
 {
-    (void)count;
-    (void)counters;
-    return by_id(oid) ? SUCCESS : ITEM_NOT_FOUND;
+    if (!by_id(oid))
+        return ITEM_NOT_FOUND;
+    for (uint32_t n = 0; n < count; n++)
+        if (counters[n] < COUNTERS)
+            cleared[counters[n]] = 1;
+    return SUCCESS;
+}
+
+static sai_status_t stats_ext_of(sai_object_id_t oid, uint32_t count, const uint32_t *counters, int32_t mode, uint64_t *values)
+{
+    sai_status_t status = stats_of(oid, count, counters, values);
+    if (status == SUCCESS && mode == STATS_MODE_READ_AND_CLEAR)
+        status = clear_stats(oid, count, counters);
+    return status;
 }
 
 static uint32_t flushed;

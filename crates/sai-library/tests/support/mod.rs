@@ -160,6 +160,10 @@ fn tables() -> String {
             put(Function::BulkSet, &format!("bulk_set_{lower}"));
             if !object.is_entry() {
                 put(Function::Stats, "stats_of");
+                if lower == "port" {
+                    // Others are read and cleared one after the other.
+                    put(Function::StatsExt, "stats_ext_of");
+                }
                 put(Function::ClearStats, "clear_stats");
             }
             put(Function::Flush, "flush");

@@ -53,8 +53,8 @@ pub enum Query {
         id: Oid,
         /// SAI's names of the counters.
         counters: Vec<Name>,
-        /// Whether they are set to zero, without a reply of values.
-        clear: bool,
+        /// What is done with them.
+        mode: CountersMode,
     },
     /// Removes entries of the FDB (`flush_fdb_entries`).
     FlushFdb {
@@ -70,6 +70,17 @@ pub enum Query {
         /// Fields of the group, or of the object's counters.
         fields: Vec<(Name, Name)>,
     },
+}
+
+/// What a query does with counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CountersMode {
+    /// Reads them.
+    Read,
+    /// Sets them to zero, without a reply of values.
+    Clear,
+    /// Both at once, so that nothing is counted between (`SAI_STATS_MODE_READ_AND_CLEAR`).
+    ReadAndClear,
 }
 
 /// The reply to a [`Query`]: its status, and fields in the form of sairedis.

@@ -7,8 +7,8 @@
 
 use super::attr::Value;
 use super::{
-    Attr, Attrs, CounterOp, EntryItem, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId, ObjectType, Oid,
-    Query, RawText, RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, View,
+    Attr, Attrs, CounterOp, CountersMode, EntryItem, ErrorMode, InsegEntry, Item, NeighborEntry, ObjectId,
+    ObjectType, Oid, Query, RawText, RouteEntry, SWITCH, SaiCall, SaiReply, SaiRequest, Status, Verb, View,
 };
 use crate::format;
 use crate::json;
@@ -448,11 +448,12 @@ fn write_query(query: &Query) -> Message {
             fields.put(LIST_SIZE, &room.to_string());
             if *streamed { "Sstats_st_capability_query" } else { "Sstats_capability_query" }
         }
-        Query::Counters { object, id, counters, clear } => {
+        Query::Counters { object, id, counters, mode } => {
             key.clear();
             write_row_key(*object, &ObjectId::Oid(*id), &mut key);
             counters.iter().for_each(|counter| fields.put(counter, ""));
-            if *clear { "Sclear_stats" } else { "Sget_stats" }
+            // sairedis has no request that does both: syncd alone polls so.
+            if *mode == CountersMode::Clear { "Sclear_stats" } else { "Sget_stats" }
         }
         Query::FlushFdb { attrs } => {
             key = format!("SAI_OBJECT_TYPE_FDB_FLUSH:{key}");
@@ -674,7 +675,8 @@ fn read_query<'a>(
         return match read_row_key(key)? {
             (object, ObjectId::Oid(id)) => {
                 let counters = pairs.map(|(counter, _)| counter.into()).collect();
-                Ok(Query::Counters { object, id, counters, clear: op == CLEAR_STATS })
+                let mode = if op == CLEAR_STATS { CountersMode::Clear } else { CountersMode::Read };
+                Ok(Query::Counters { object, id, counters, mode })
             }
             _ => bad(format!("{key} has no counters")),
         };

@@ -6,7 +6,7 @@
 use super::Syncd;
 use crate::row::Name;
 use crate::sai::text::read_oid;
-use crate::sai::{Attr, CounterOp, ObjectType, Oid, Query, QueryReply, Sai, Status};
+use crate::sai::{Attr, CounterOp, CountersMode, ObjectType, Oid, Query, QueryReply, Sai, Status};
 use std::collections::BTreeMap;
 
 /// The end of the names of fields that list counters, such as `PORT_COUNTER_ID_LIST`.
@@ -166,7 +166,10 @@ impl<S: Sai> Syncd<S> {
 
     /// Polls at most `max` members of a group. Returns how many.
     fn poll_group(&mut self, group: &mut Group, max: usize, out: &mut Polled) -> usize {
-        let clears = group.field("STATS_MODE") == Some("STATS_MODE_READ_AND_CLEAR");
+        let mode = match group.field("STATS_MODE") {
+            Some("STATS_MODE_READ_AND_CLEAR") => CountersMode::ReadAndClear,
+            _ => CountersMode::Read,
+        };
         let from = group.next.unwrap_or(Oid::NULL);
         let oids: Vec<Oid> = group.members.range(from..).map(|(oid, _)| *oid).take(max + 1).collect();
         group.next = oids.get(max).copied();
@@ -176,38 +179,47 @@ impl<S: Sai> Syncd<S> {
             // An object that is not there yet, or no longer, has no row.
             let (Some(rid), Some(object)) = (self.rid(vid), vid.object_type()) else { continue };
             let Some(member) = group.members.get_mut(&vid) else { continue };
-            let values = self.read_counters(object, rid, member);
-            if values.is_empty() {
-                continue;
+            let values = self.read_counters(object, rid, member, mode);
+            if !values.is_empty() {
+                out.rows.push((vid, values));
             }
-            if clears {
-                let counters = member.counters.clone();
-                self.chip.query(&Query::Counters { object, id: rid, counters, clear: true });
-            }
-            out.rows.push((vid, values));
         }
         count
     }
 
     /// Reads counters of an object. Those that the chip does not have are left out from then on.
-    fn read_counters(&mut self, object: ObjectType, id: Oid, member: &mut Member) -> Vec<(Name, Name)> {
-        let reply = self.counters(object, id, member.counters.clone());
+    fn read_counters(
+        &mut self,
+        object: ObjectType,
+        id: Oid,
+        member: &mut Member,
+        mode: CountersMode,
+    ) -> Vec<(Name, Name)> {
+        let reply = self.counters(object, id, member.counters.clone(), mode);
         if reply.status.is_success() || member.read {
             member.read |= reply.status.is_success();
             return values(&reply);
         }
-        let chip_has = |name: &Name| self.counters(object, id, vec![name.clone()]).status.is_success();
+        let chip_has = |name: &Name| {
+            self.counters(object, id, vec![name.clone()], CountersMode::Read).status.is_success()
+        };
         let counters: Vec<Name> = member.counters.drain(..).filter(chip_has).collect();
         member.counters = counters;
         member.read = true;
         match member.counters.is_empty() {
             true => Vec::new(),
-            false => values(&self.counters(object, id, member.counters.clone())),
+            false => values(&self.counters(object, id, member.counters.clone(), mode)),
         }
     }
 
-    fn counters(&mut self, object: ObjectType, id: Oid, counters: Vec<Name>) -> QueryReply {
-        self.chip.query(&Query::Counters { object, id, counters, clear: false })
+    fn counters(
+        &mut self,
+        object: ObjectType,
+        id: Oid,
+        counters: Vec<Name>,
+        mode: CountersMode,
+    ) -> QueryReply {
+        self.chip.query(&Query::Counters { object, id, counters, mode })
     }
 }
 

@@ -17,8 +17,8 @@ impl<S: Sai> Syncd<S> {
                 }
                 QueryReply::of(status)
             }
-            Query::Counters { object, id: vid, counters, clear } => match self.rid(vid) {
-                Some(id) => self.chip.query(&Query::Counters { object, id, counters, clear }),
+            Query::Counters { object, id: vid, counters, mode } => match self.rid(vid) {
+                Some(id) => self.chip.query(&Query::Counters { object, id, counters, mode }),
                 None => QueryReply::of(Status::InvalidObjectId),
             },
             Query::FlushFdb { attrs } => match super::view::translated(&attrs, &|vid| self.rid(vid)) {
