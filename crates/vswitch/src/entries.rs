@@ -47,7 +47,13 @@ impl VirtualSwitch {
             return Err(Status::InvalidObjectId);
         }
         let entry = (object, key.clone());
+        let learned = if object.name() == FDB_ENTRY { self.learned_at(key) } else { None };
         match (verb, self.entries.contains_key(&entry)) {
+            (Verb::Set, false) if learned.is_some() => {
+                self.keep_learned(learned, &entry);
+                return self.raw_entry(verb, object, key, attrs);
+            }
+            (Verb::Remove, false) if learned.is_some() => self.replace_learned(learned, key),
             (Verb::Create, true) => return Err(Status::ItemAlreadyExists),
             (Verb::Set | Verb::Remove, false) => return Err(Status::ItemNotFound),
             (Verb::Create, false) if object.name() == FDB_ENTRY && self.free_fdb_entries() == 0 => {
@@ -58,6 +64,7 @@ impl VirtualSwitch {
                 self.refer_all(key.oids().iter().copied().chain(named(attrs)), 1);
                 self.fdb_entries += u32::from(object.name() == FDB_ENTRY);
                 self.entries.insert(entry, attrs.iter().cloned().collect());
+                self.replace_learned(learned, key);
             }
             (Verb::Set, true) => {
                 if attrs.iter().any(Attr::create_only) {
@@ -77,6 +84,13 @@ impl VirtualSwitch {
             (Verb::Remove, true) => self.drop_entry(&entry),
         }
         Ok(())
+    }
+
+    /// Adds an entry that the switch learned, with its references.
+    pub(crate) fn add_learned(&mut self, entry: (ObjectType, RawText), attrs: Attrs) {
+        self.refer_all(entry.1.oids().iter().copied().chain(named(&attrs)), 1);
+        self.fdb_entries += 1;
+        self.entries.insert(entry, attrs);
     }
 
     /// Free entries of the FDB.

@@ -232,6 +232,35 @@ fn learned_addresses_get_rows_and_events_have_the_ids_of_orchagent() {
     assert!(out.rows.is_empty());
 }
 
+/// Events of a chip that were on their way when orchagent made the entry.
+#[test]
+fn static_entry_over_a_learned_address_outlives_its_events() {
+    let mut bench = Bench::new();
+    bench.event(FdbChange::Learned, 5, Some(0), Some(0));
+    bench.entry(5, 0, 1, STATIC);
+    let key = bench.key(5, bench.vlans[0]).to_string();
+    let row = |bench: &Bench| {
+        let mut row: Vec<String> =
+            bench.rows[&key].iter().map(Attr::value).map(|value| value.to_string()).collect();
+        row.sort();
+        row
+    };
+    let of = |bench: &Bench, n: usize| [STATIC.to_owned(), bench.ports[n].to_string()];
+    assert_eq!(row(&bench), of(&bench, 1));
+    for change in [FdbChange::Learned, FdbChange::Aged] {
+        bench.event(change, 5, Some(0), Some(0));
+        assert_eq!(row(&bench), of(&bench, 1), "{change:?}");
+    }
+    // One that may move (`SAI_FDB_ENTRY_ATTR_ALLOW_MAC_MOVE`) stays static.
+    bench.event(FdbChange::Moved, 5, Some(0), Some(0));
+    assert_eq!(row(&bench), of(&bench, 0));
+    // A flush of learned entries leaves it.
+    bench.event(FdbChange::Flushed, 0, Some(0), None);
+    assert_eq!(bench.addresses(), [5]);
+    bench.event(FdbChange::Flushed, 5, Some(0), Some(0));
+    assert_eq!(bench.addresses(), [0u8; 0]);
+}
+
 #[test]
 fn flush_event_without_an_address_removes_the_rows_of_its_port_and_vlan() {
     let cases: [(Option<usize>, Option<usize>, &[u8]); 4] = [

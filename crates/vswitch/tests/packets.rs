@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use ribtide_swss::row::Mac;
 use ribtide_swss::sai::notification::FdbChange;
 use ribtide_swss::sai::{
-    Attr, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid, OutsegType,
-    PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
+    Attr, CountersMode, GroupType, InsegEntry, Item, NeighborEntry, NextHopType, ObjectId, ObjectType, Oid,
+    OutsegType, PacketAction, Query, RawText, RifType, RouteEntry, Sai, Status, Verb,
 };
 use ribtide_vswitch::{Behavior, Drop, Frame, Interface, PortSetup, VirtualSwitch};
 use std::collections::HashMap;
@@ -275,13 +275,13 @@ fn drops_have_a_reason() {
     assert_eq!(bench.arrive(0, &frame).len(), 1);
     let counters = bench.chip.packet_counters();
     assert_eq!((counters[1].packets_out, counters[0].discards_in), (1, 10));
-    let query = |clear| Query::Counters {
+    let query = |mode| Query::Counters {
         object: ObjectType::Port,
         id: bench.ports[1],
         counters: ["SAI_PORT_STAT_IF_OUT_UCAST_PKTS".into(), "SAI_PORT_STAT_IF_OUT_OCTETS".into()].into(),
-        clear,
+        mode,
     };
-    let (read, clear) = (query(false), query(true));
+    let (read, clear) = (query(CountersMode::Read), query(CountersMode::Clear));
     let values =
         |chip: &mut VirtualSwitch| chip.query(&read).fields.iter().map(Attr::value).collect::<Vec<_>>();
     assert_eq!(values(&mut bench.chip), ["1", "42"]);
@@ -579,6 +579,58 @@ fn addresses_are_forgotten_by_age_and_every_change_is_reported() {
     let [(change, flushed, port)] = &events(&mut bench)[..] else { panic!("one event") };
     assert_eq!((*change, port.as_str()), (FdbChange::Flushed, "oid:0x0"));
     assert!(flushed.contains("00:00:00:00:00:00"), "{flushed}");
+}
+
+/// SAI: an entry that a client makes or sets is the client's; the switch learned the address before.
+#[test]
+fn entry_of_a_client_takes_the_place_of_a_learned_address() {
+    let mut bench = Bench::new();
+    let (ports, switch) = (bench.ports.clone(), bench.switch);
+    let untagged = "SAI_VLAN_TAGGING_MODE_UNTAGGED";
+    let vlan = bench.vlan(10, &[(ports[1], untagged), (ports[2], untagged), (ports[3], untagged)]);
+    for (name, value) in [("FDB_EVENT_NOTIFY", "0x1"), ("FDB_AGING_TIME", "600")] {
+        let attr = Attr::read(&format!("SAI_SWITCH_ATTR_{name}"), value).unwrap();
+        bench.set(ObjectType::Switch, switch, attr);
+    }
+    let fdb = ObjectType::from_name("SAI_OBJECT_TYPE_FDB_ENTRY").unwrap();
+    let key = |mac: [u8; 6]| {
+        RawText::read(&format!(r#"{{"bvid":"{vlan}","mac":"{}","switch_id":"{switch}"}}"#, Mac(mac)))
+    };
+    let kind = Attr::read("SAI_FDB_ENTRY_ATTR_TYPE", "SAI_FDB_ENTRY_TYPE_STATIC").unwrap();
+    let at = |bench: &Bench, n: usize| {
+        Attr::read("SAI_FDB_ENTRY_ATTR_BRIDGE_PORT_ID", &bench.bridge_ports[&ports[n]].to_string()).unwrap()
+    };
+    let frame = |dst, src| ethernet(dst, src, None, 0x0800, &[1; 20]);
+    let to = |bench: &mut Bench, dst| -> Vec<Interface> {
+        // A source that is not learned: a group's address.
+        bench.arrive(3, &frame(dst, [3, 0, 0, 0, 0, 1])).into_iter().map(|(to, _)| to).collect()
+    };
+    let count = |bench: &mut Bench| bench.chip.fdb_events().len();
+    let third = [2, 0, 0, 0, 0xcc, 0];
+    bench.chip.tick(1000);
+    // Made while the event that it was learned waits.
+    bench.arrive(1, &frame([0xff; 6], HOST));
+    let attrs = [kind.clone(), at(&bench, 2)];
+    assert_eq!(bench.chip.entry(Verb::Create, fdb, &key(HOST), &attrs), Ok(()));
+    assert_eq!((count(&mut bench), to(&mut bench, HOST)), (0, vec![Interface::Port(ports[2])]));
+    // Set after it, and removed.
+    bench.arrive(1, &frame([0xff; 6], NEIGHBOR));
+    bench.arrive(1, &frame([0xff; 6], third));
+    assert_eq!(count(&mut bench), 2);
+    assert_eq!(bench.chip.entry(Verb::Set, fdb, &key(NEIGHBOR), std::slice::from_ref(&kind)), Ok(()));
+    let mut read = [kind.clone(), at(&bench, 3)];
+    assert_eq!(bench.chip.get_entry(fdb, &key(NEIGHBOR), &mut read), Ok(()));
+    assert_eq!(read, [kind, at(&bench, 1)]);
+    assert_eq!(bench.chip.entry(Verb::Remove, fdb, &key(third), &[]), Ok(()));
+    assert_eq!(bench.chip.entry(Verb::Remove, fdb, &key(third), &[]), Err(Status::ItemNotFound));
+    assert_eq!(to(&mut bench, third).len(), 2, "frames to it flood");
+    // Neither gets old, nor is learned elsewhere.
+    bench.arrive(3, &frame([0xff; 6], HOST));
+    bench.chip.tick(1000 + 600_000);
+    bench.chip.tick(1000 + 1_300_000);
+    assert_eq!(count(&mut bench), 0);
+    assert_eq!(to(&mut bench, HOST), [Interface::Port(ports[2])]);
+    assert_eq!(to(&mut bench, NEIGHBOR), [Interface::Port(ports[1])]);
 }
 
 #[test]

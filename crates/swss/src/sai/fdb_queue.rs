@@ -101,6 +101,13 @@ impl FdbQueue {
         self.append(new);
     }
 
+    /// Removes the change of the entry with this key, which a client has made or removed.
+    pub fn forget(&mut self, key: &RawText) {
+        if let Some(place) = self.places.remove(key) {
+            self.waiting.remove(&place);
+        }
+    }
+
     fn append(&mut self, new: Waiting) {
         self.next += 1;
         if new.flush.is_none() {

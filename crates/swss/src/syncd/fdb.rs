@@ -108,7 +108,13 @@ impl<S: Sai> Syncd<S> {
         // As SONiC's syncd: an entry of no VLAN or switch has no row.
         let is_whole =
             ["bvid", "switch_id"].iter().all(|name| member(&event.key, name).as_deref() != Some(NULL));
+        let row = self.store.entries().get(&entry);
+        let has = |name: &str| row.is_some_and(|attrs| attrs.iter().any(|attr| attr.name() == name));
+        // orchagent made it, or made it so. The chip may have sent the event before.
+        let is_static = row.is_some_and(|row| row.iter().any(|a| a.name() == TYPE && a.value() == STATIC));
         match event.change {
+            FdbChange::Aged if is_static => {}
+            FdbChange::Learned if is_static && has(BRIDGE_PORT) => {}
             FdbChange::Flushed if member(&event.key, "mac").as_deref() == Some("00:00:00:00:00:00") => {
                 self.forget_flushed(&Flush::of_event(event), out);
             }
@@ -122,7 +128,7 @@ impl<S: Sai> Syncd<S> {
                 let mut attrs: Attrs =
                     event.attrs.iter().filter(|attr| attr.name() != TYPE).cloned().collect();
                 // The event does not have it.
-                attrs.push(Attr::raw(TYPE, DYNAMIC));
+                attrs.push(Attr::raw(TYPE, if is_static { STATIC } else { DYNAMIC }));
                 let verb = match self.store.entries().contains_key(&entry) {
                     true => Verb::Set,
                     false => Verb::Create,

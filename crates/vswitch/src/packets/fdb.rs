@@ -137,6 +137,34 @@ impl VirtualSwitch {
         port
     }
 
+    /// The learned address that an entry's key names.
+    pub(crate) fn learned_at(&self, key: &RawText) -> Option<(u16, Mac)> {
+        if self.packets.learned.is_empty() {
+            return None;
+        }
+        let text = key.to_string();
+        let mut learned =
+            self.packets.learned.iter().filter(|(_, learned)| key.oids().contains(&learned.vlan));
+        learned.find(|((_, mac), _)| text.contains(&mac.to_string())).map(|(at, _)| *at)
+    }
+
+    /// A client made or removed the entry of a learned address, so the switch forgets what it learned. The client
+    /// hears of none of that, since an event would be about the client's entry.
+    pub(crate) fn replace_learned(&mut self, learned: Option<(u16, Mac)>, key: &RawText) {
+        if let Some(learned) = learned {
+            self.packets.learned.remove(&learned);
+        }
+        self.packets.fdb.forget(key);
+    }
+
+    /// A client sets attributes of the entry of a learned address: from now on it is as one that a client made.
+    pub(crate) fn keep_learned(&mut self, learned: Option<(u16, Mac)>, entry: &(ObjectType, RawText)) {
+        let Some(learned) = learned.and_then(|at| self.packets.learned.remove(&at)) else { return };
+        let port = Attr::raw(BRIDGE_PORT, &learned.bridge_port.to_string());
+        self.add_learned(entry.clone(), [Attr::raw(TYPE, DYNAMIC), port].into_iter().collect());
+        self.packets.dynamic_seen.insert(entry.1.clone(), learned.seen_ms);
+    }
+
     fn fdb_key(&self, vlan: Oid, address: &str) -> Option<RawText> {
         let switch = self.switch_oid()?;
         Some(RawText::read(&format!(r#"{{"bvid":"{vlan}","mac":"{address}","switch_id":"{switch}"}}"#)))
