@@ -195,12 +195,12 @@ fn prefix_that_another_protocol_discards_is_blocked_while_bgp_would_forward_it()
         assert_eq!(acked(&mut rib, events), (Some(1), blocked("20.0.0.0/8", true)));
         // It forwards now, then is a discard again, then gone.
         let forwards = kernel(NextHops::Via(vec![gw("10.0.0.3")]));
-        assert_eq!(last(acked(&mut rib, vec![forwards])), false);
-        assert_eq!(last(acked(&mut rib, vec![kernel(discard.clone())])), true);
+        assert!(!last(acked(&mut rib, vec![forwards])));
+        assert!(last(acked(&mut rib, vec![kernel(discard.clone())])));
         let gone = vec![withdraw("20.0.0.0/8", Source::Kernel)];
-        assert_eq!(last(acked(&mut rib, gone)), false);
+        assert!(!last(acked(&mut rib, gone)));
         // The discard comes second; BGP's own discard, such as an aggregate's, is no difference.
-        assert_eq!(last(acked(&mut rib, vec![kernel(discard.clone())])), true);
+        assert!(last(acked(&mut rib, vec![kernel(discard.clone())])));
         let aggregate = RouteSet { next_hops: NextHops::Blackhole, ..set(BGP, &[]) };
         let events = vec![route(pfx("20.0.0.0/8"), Source::Bgp, Some(aggregate)), fence(2)];
         let (confirmed, changed) = acked(&mut rib, events);

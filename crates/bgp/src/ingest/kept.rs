@@ -322,7 +322,10 @@ mod tests {
     fn any_history_gives_the_routes_of_a_tree() {
         any_history::<Prefix<V4>>(|n| Prefix::new(n << 8, 24 + (n % 8) as u8));
         any_history::<Prefix<V6>>(|n| Prefix::new((u128::from(n) << 80).to_be_bytes(), 48));
-        any_history::<PathPrefix<V4>>(|n| PathPrefix { prefix: Prefix::new((n / 4) << 8, 24), path_id: n % 4 });
+        any_history::<PathPrefix<V4>>(|n| PathPrefix {
+            prefix: Prefix::new((n / 4) << 8, 24),
+            path_id: n % 4,
+        });
     }
 
     #[test]
