@@ -95,8 +95,8 @@ class Session(Speaker):
 def test_commands_go_on_without_file_descriptors(host):
     """The limit falls below what is open, so the kernel gives the process no further descriptor of its own."""
     router = Served(host, "127.0.0.1")
-    used = sorted(int(entry.name) for entry in pathlib.Path(f"/proc/{router.process.pid}/fd").iterdir())
-    subprocess.run(["prlimit", "--pid", str(router.process.pid), f"--nofile={max(used) + 1}"], check=True)
+    used = sorted(int(entry.name) for entry in pathlib.Path(f"/proc/{router.process.popen.pid}/fd").iterdir())
+    subprocess.run(["prlimit", "--pid", str(router.process.popen.pid), f"--nofile={max(used) + 1}"], check=True)
     # What is free below the limit goes to clients that stay, and those of the reserve to two more.
     free = max(used) + 1 - len(used)
     stay = [unix_client(router) for _ in range(free + 2)]

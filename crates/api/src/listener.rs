@@ -263,7 +263,7 @@ impl Server {
         self.listening().file.0.clone()
     }
 
-    /// Binds the Unix socket again if its file is gone. Returns whether it was. Called on the event loop of the API.
+    /// Binds the Unix socket again if its file is gone. Returns whether it was. Not to be called on the event loop of the API.
     ///
     /// # Errors
     /// It cannot be bound. The former socket is still served, but no client can find it.

@@ -23,11 +23,11 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) async fn keep_socket(server: Weak<Server>, moved: Arc<Notify>) {
     let mut failed_before = false;
     loop {
-        let Some(path) = server.upgrade().map(|server| server.socket()) else { return };
+        let Some(path) = on_thread(&server, Server::socket).await else { return };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // The file is looked for only after the watch has begun, so no removal is missed.
         let watch = FolderWatch::new(folder);
-        let Some(restored) = server.upgrade().map(|server| server.restore_socket()) else { return };
+        let Some(restored) = on_thread(&server, Server::restore_socket).await else { return };
         match &restored {
             Ok(true) => tracing::warn!(
                 target: target::API, path = %path.display(),
@@ -54,6 +54,13 @@ pub(super) async fn keep_socket(server: Weak<Server>, moved: Arc<Notify>) {
             (Err(_), Ok(false)) | (_, Err(_)) => sleep(RETRY_INTERVAL).await,
         }
     }
+}
+
+/// Calls the server on a thread that may wait: a reload holds its listeners while it waits for the event loop to close one.
+/// `None`: the API has ended.
+async fn on_thread<T: Send + 'static>(server: &Weak<Server>, call: fn(&Server) -> T) -> Option<T> {
+    let server = server.upgrade()?;
+    tokio::task::spawn_blocking(move || call(&server)).await.ok()
 }
 
 /// Notifications of files that leave a folder.

@@ -295,7 +295,7 @@ mod tests {
             let refused = read(text, mode).unwrap_err();
             assert!(refused.contains(message), "{text:?} {mode:o}: {refused}");
         }
-        assert!(Token::read(folder.path()).unwrap_err().contains("not a regular file"));
+        assert!(Token::read(folder.path()).unwrap_err().contains("no regular file"));
         assert!(Token::read(&folder.path().join("none")).unwrap_err().contains("cannot read"));
     }
 }

@@ -252,7 +252,7 @@ mod tests {
             settings.replace(as_numbers, ""),
             "to route reflector clients of cluster 10.0.0.9, from AS 65001, router id 10.0.0.1, ipv4-unicast \
              ipv6-unicast, 4-octet AS numbers, messages of up to 65535 bytes, next hop ours: 192.0.2.1 for IPv4, none \
-             for IPv6, export policy accept, add-path in ipv4-unicast: all, the best path for this client alone \
+             for IPv6, export policy accept, unsuppress policy accept, add-path in ipv4-unicast: all, the best path for this client alone \
              (best-path-per-client)"
         );
     }

@@ -339,6 +339,7 @@ mod tests {
         (0..200_000).for_each(|n| kept.extend_each(Some(&attrs), [of(n % 20_000)].into_iter()));
         assert!(kept.log.len() * CHUNK * 2 < kept.map_size(), "{} chunks", kept.log.len());
         assert_eq!(kept.sorted().count(), 20_000);
+        drop(kept);
         // One route that flaps.
         let mut kept = KeptRoutes::default();
         for n in 0..20_000 {

@@ -147,11 +147,11 @@ fn marked(effects: &Effects) -> Vec<[Option<(u32, bool)>; 2]> {
 fn suppressed_paths_are_marked_for_workers_while_a_peer_may_get_them() {
     let (mut bench, one, two) = (Bench::new(), peer(1, 1), peer(2, 1));
     bench.handle(marking(1, Some(true), true));
-    bench.routes(&one, Some(&set(0, 7)), [0, 5000]);
+    bench.routes(&one, Some(&set(1, 7)), [0, 5000]);
     let effects = bench.finish();
     assert_eq!(marked(&effects), [[None, Some((1, true))], [None, Some((1, false))]]);
     assert_eq!(of_stations(&effects), [(None, Some(1)); 2]);
-    bench.routes(&two, Some(&set(1, 8)), [0]);
+    bench.routes(&two, Some(&set(0, 8)), [0]);
     assert_eq!(marked(&bench.finish()), [[Some((1, true)), Some((2, true))]]);
     bench.handle(ShardIn::Dump(DumpRequest {
         worker: 3,
