@@ -269,6 +269,14 @@ def test_unnumbered_sessions_over_several_links_between_two_of_us(fabric):
     up(left, "swp1")
     wait_for("both links share the traffic", lambda: gateways(two.left, RIGHT4) == both)
 
+    # One interface loses its IPv6 addresses. The other one has the same link-local address.
+    two.left.run("sysctl", "-qw", "net.ipv6.conf.swp1.disable_ipv6=1")
+    wait_for("the session ends with its address", lambda: not session(left, "swp1") and session(left, "swp2"))
+    wait_for("the other link has the traffic", lambda: gateways(two.left, RIGHT4) == {("swp2", far)})
+    two.left.run("sysctl", "-qw", "net.ipv6.conf.swp1.disable_ipv6=0")
+    up(left, "swp1")
+    wait_for("both links share the traffic", lambda: gateways(two.left, RIGHT4) == both)
+
     # The interface is made again, with another number.
     before = json.loads(two.left.ip("-j", "link", "show", "swp1"))[0]["ifindex"]
     two.left.ip("link", "del", "swp1")

@@ -34,6 +34,8 @@ pub struct InterfaceState {
     pub fell: bool,
     /// Its addresses in the default VRF, each with the subnet of the link.
     pub addresses: Vec<(IpAddr, AnyPrefix)>,
+    /// Its own IPv6 addresses that are valid on its link alone.
+    pub link_local: Vec<IpAddr>,
 }
 
 impl InterfaceState {

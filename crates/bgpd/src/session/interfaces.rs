@@ -106,7 +106,14 @@ impl Sessions {
             // The connection does not outlive its own address, nor an interface that was down between two looks.
             let local = peer.up.as_ref().map(|up| up.local);
             let had = |local: &IpAddr| before.as_ref().is_some_and(|state| state.has(*local));
-            let loses_address = local.filter(had).is_some_and(|local| !self.links.have(local));
+            let on_this = |state: &Option<InterfaceState>, local: &IpAddr| {
+                state.as_ref().is_some_and(|state| state.link_local.contains(local))
+            };
+            // The same link-local address may be on several interfaces.
+            let loses_address = match on_link(peer) {
+                true => local.is_some_and(|local| on_this(&before, &local) && !on_this(&now, &local)),
+                false => local.filter(had).is_some_and(|local| !self.links.have(local)),
+            };
             let carried = fell
                 && !may_have_begun_after(peer.state.1, self.clock.now())
                 && before.as_ref().is_some_and(|state| state.up)
@@ -198,6 +205,7 @@ mod tests {
             up,
             fell: false,
             addresses: networks.iter().map(subnet).collect(),
+            link_local: Vec::new(),
         }
     }
 

@@ -30,6 +30,7 @@ mod outbox;
 mod own_restart;
 mod peer;
 pub mod prediction;
+mod ranges;
 mod reconfiguration;
 mod recorder;
 mod refresh;
@@ -643,7 +644,7 @@ impl Sessions {
         }
         let id = match (known, self.range_of(from)) {
             (Some(id), _) => id,
-            (None, Some(_)) if self.peers.len() >= MOST_PEERS => {
+            (None, Some(_)) if self.peers.len() >= MOST_PEERS || !self.has_room_in_ranges() => {
                 self.refused.add(ConnectionRefusal::OutOfResources);
                 return self.refuse(stream, &Notification::cease(cease::OUT_OF_RESOURCES));
             }

@@ -30,7 +30,7 @@ dynamic-neighbors = ["127.0.9.0/24"]
 /// An interface with 127.0.0.1/16, the address that the router answers on.
 fn eth1(up: bool) -> InterfaceState {
     let addresses = vec![("127.0.0.1".parse().unwrap(), "127.0.0.0/16".parse().unwrap())];
-    InterfaceState { name: "eth1".into(), up, fell: false, addresses }
+    InterfaceState { name: "eth1".into(), up, fell: false, addresses, link_local: Vec::new() }
 }
 
 fn hear(router: &Router, state: Option<InterfaceState>) {

@@ -24,14 +24,22 @@ struct State {
     is_vrf: bool,
     /// Each own address with its subnet: on a point-to-point link the peer's, which does not hold the own address.
     addresses: Vec<(IpAddr, AnyPrefix)>,
+    /// Own IPv6 addresses that are valid on its link alone.
+    link_local: Vec<IpAddr>,
 }
 
 /// A change for the RIB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum News {
     /// The interface's present state; `came_up` when it did not carry packets before. `addresses`: with the
-    /// subnets that the kernel has no route to, which the event leaves out.
-    Changed { event: InterfaceEvent, addresses: Vec<(IpAddr, AnyPrefix)>, came_up: bool },
+    /// subnets that the kernel has no route to, which the event leaves out. `link_local`: those of the link alone, which it
+    /// leaves out too.
+    Changed {
+        event: InterfaceEvent,
+        addresses: Vec<(IpAddr, AnyPrefix)>,
+        link_local: Vec<IpAddr>,
+        came_up: bool,
+    },
     /// It is gone.
     Removed(u32),
 }
@@ -45,6 +53,8 @@ pub(super) struct Interfaces {
     states: Map<u32, State>,
     /// The last state sent to the RIB.
     sent: Map<u32, InterfaceEvent>,
+    /// The link-local addresses of the last news of those that have any.
+    sent_link_local: Map<u32, Vec<IpAddr>>,
     touched: Set<u32>,
     /// How often each lost its carrier. The kernel names an interface once that lost it and has it again within a moment, as
     /// it is then, which only this number tells from no event.
@@ -61,6 +71,7 @@ impl Interfaces {
             vrfs,
             states: Map::default(),
             sent: Map::default(),
+            sent_link_local: Map::default(),
             touched: Set::default(),
             carrier_downs: Map::default(),
             missing: Arc::default(),
@@ -122,13 +133,23 @@ impl Interfaces {
                 self.touched.insert(link.index);
             }
             Content::NewAddress(address) | Content::DelAddress(address) => {
+                let there = matches!(content, Content::NewAddress(_)) && address.usable();
+                let state = self.states.entry(address.ifindex).or_default();
+                if is_link_local(address.local) {
+                    state.link_local.retain(|a| *a != address.local);
+                    if there {
+                        state.link_local.push(address.local);
+                        state.link_local.sort_unstable();
+                    }
+                    self.touched.insert(address.ifindex);
+                    return;
+                }
                 if !is_routed(address.local) {
                     return;
                 }
                 let pair = (address.local, address.network);
-                let state = self.states.entry(address.ifindex).or_default();
                 state.addresses.retain(|a| *a != pair);
-                if matches!(content, Content::NewAddress(_)) && address.usable() {
+                if there {
                     state.addresses.push(pair);
                     state.addresses.sort_unstable();
                 }
@@ -153,6 +174,7 @@ impl Interfaces {
         for index in touched {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
             let Some(state) = self.states.get(&index).filter(|s| !s.name.is_empty()) else {
+                self.sent_link_local.remove(&index);
                 if let Some(before) = self.sent.remove(&index) {
                     let line =
                         InterfaceLine { interface: before.name, sentence: "the interface is gone".into() };
@@ -177,10 +199,16 @@ impl Interfaces {
             };
             let before = self.sent.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
-            if came_up || before != Some(&event) {
+            let link_local = if place.is_some() { state.link_local.clone() } else { Vec::new() };
+            let link_local_before = self.sent_link_local.get(&index).map_or(&[][..], Vec::as_slice);
+            if came_up || before != Some(&event) || link_local != link_local_before {
                 let line = describe(before, &event, came_up);
                 self.sent.insert(index, event.clone());
-                news.push((News::Changed { event, addresses, came_up }, line));
+                match link_local.is_empty() {
+                    true => drop(self.sent_link_local.remove(&index)),
+                    false => drop(self.sent_link_local.insert(index, link_local.clone())),
+                }
+                news.push((News::Changed { event, addresses, link_local, came_up }, line));
             }
         }
         news
@@ -210,25 +238,29 @@ fn describe(before: Option<&InterfaceEvent>, now: &InterfaceEvent, came_up: bool
         true => format!("{own}/{}", subnet.len()),
         false => format!("{own} peer {subnet}"),
     };
-    // An address whose subnet alone comes or goes.
-    let other = |of: &[(IpAddr, AnyPrefix)], (own, subnet): &(IpAddr, AnyPrefix)| {
-        of.iter().find(|(same, former)| same == own && former != subnet).map(|(_, subnet)| *subnet)
+    // An address whose subnet lost its route stands alone, and has its subnet again after that.
+    let alone = |(own, _): &(IpAddr, AnyPrefix)| (*own, AnyPrefix::host(*own));
+    let is_lost = |a: &(IpAddr, AnyPrefix)| {
+        *a != alone(a) && had.contains(a) && !had.contains(&alone(a)) && now.addresses.contains(&alone(a))
+    };
+    let is_back = |a: &(IpAddr, AnyPrefix)| {
+        *a != alone(a)
+            && now.addresses.contains(a)
+            && had.contains(&alone(a))
+            && !now.addresses.contains(&alone(a))
     };
     for a in had.iter().filter(|a| !now.addresses.contains(a)) {
-        match other(&now.addresses, a) {
-            Some(subnet) if subnet == AnyPrefix::host(a.0) => {
-                routes.push(format!("the kernel has no route to {} by it", a.1))
-            }
-            Some(_) => {}
-            None => parts.push(format!("{} removed", name(a))),
+        if is_lost(a) {
+            routes.push(format!("the kernel has no route to {} by it", a.1));
+        } else if !now.addresses.iter().any(|b| b.0 == a.0 && is_back(b)) {
+            parts.push(format!("{} removed", name(a)));
         }
     }
     for a in now.addresses.iter().filter(|a| !had.contains(a)) {
-        match other(had, a) {
-            Some(subnet) if subnet == AnyPrefix::host(a.0) => {
-                routes.push(format!("the kernel has a route to {} by it again", a.1))
-            }
-            _ => parts.push(format!("{} added", name(a))),
+        if is_back(a) {
+            routes.push(format!("the kernel has a route to {} by it again", a.1));
+        } else if !had.iter().any(|b| b.0 == a.0 && is_lost(b)) {
+            parts.push(format!("{} added", name(a)));
         }
     }
     if parts.is_empty() {
@@ -247,6 +279,10 @@ pub(super) fn is_routed(address: IpAddr) -> bool {
         IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
         IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
     }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(a) if a.is_unicast_link_local())
 }
 
 #[cfg(test)]
@@ -288,7 +324,7 @@ mod tests {
     }
 
     fn changed(event: InterfaceEvent, came_up: bool) -> News {
-        News::Changed { addresses: event.addresses.clone(), event, came_up }
+        News::Changed { addresses: event.addresses.clone(), link_local: Vec::new(), event, came_up }
     }
 
     fn news(all: &mut Interfaces) -> Vec<News> {
@@ -309,7 +345,6 @@ mod tests {
         let mut all = Interfaces::of(None, [].into());
         all.take(&link(2, "eth0", true));
         all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0x80)));
-        all.take(&Content::NewAddress(address(2, "fe80::1/64", 0x80)));
         let expect = event(2, "eth0", true, &[("10.0.0.1", 24)]);
         assert_eq!(news(&mut all), [changed(expect, true)]);
         // Nothing new: nothing said.
@@ -364,6 +399,37 @@ mod tests {
         assert_eq!(news(&mut all), []);
     }
 
+    /// Sessions over link-local addresses end with them. The RIB has no use for these.
+    #[test]
+    fn link_local_addresses_are_news_and_no_part_of_the_event() {
+        let mut all = Interfaces::of(None, [].into());
+        all.take(&link(2, "eth0", true));
+        all.take(&Content::NewAddress(address(2, "fe80::1/64", 0)));
+        let with = |all: &mut Interfaces| match all.news().pop() {
+            Some((News::Changed { event, addresses, link_local, .. }, _)) => {
+                assert!(event.addresses.is_empty() && addresses.is_empty());
+                Some(link_local)
+            }
+            other => {
+                assert_eq!(other, None);
+                None
+            }
+        };
+        let one: IpAddr = "fe80::1".parse().unwrap();
+        assert_eq!(with(&mut all), Some(vec![one]));
+        assert_eq!(with(&mut all), None);
+        all.take(&Content::NewAddress(address(2, "fe80::1/64", 0)));
+        assert_eq!(with(&mut all), None, "it has not changed");
+        all.take(&Content::DelAddress(address(2, "fe80::1/64", 0)));
+        assert_eq!(with(&mut all), Some(vec![]));
+        // Notifications were lost, and a dump shows it again.
+        all.take(&Content::NewAddress(address(2, "fe80::1/64", 0)));
+        with(&mut all);
+        all.restart();
+        all.take(&link(2, "eth0", true));
+        assert_eq!(with(&mut all), Some(vec![]));
+    }
+
     #[test]
     fn an_address_counts_when_duplicate_detection_is_over() {
         let mut all = Interfaces::of(None, [].into());
@@ -389,7 +455,7 @@ mod tests {
             |sentence: &str| Some(InterfaceLine { interface: "eth0".into(), sentence: sentence.into() });
         // The sessions of BGP keep the address as it is.
         let addresses = with_subnet.addresses.clone();
-        let lost = News::Changed { event: without, addresses, came_up: false };
+        let lost = News::Changed { event: without, addresses, link_local: Vec::new(), came_up: false };
         assert_eq!(all.news(), [(lost, line("the kernel has no route to 10.0.0.0/24 by it"))]);
         all.set_missing(Arc::default());
         let back = line("the kernel has a route to 10.0.0.0/24 by it again");

@@ -228,14 +228,15 @@ impl Watcher {
         let Outputs { notes, rib, sessions } = &self.outputs;
         for (news, line) in self.interfaces.news() {
             let (change, state, message) = match news {
-                News::Changed { event, addresses, came_up } => {
+                News::Changed { event, addresses, link_local, came_up } => {
                     let change = InterfaceChange { ifindex: event.index, up: event.up, came_up };
                     let of_default = event.vrf == VrfId::DEFAULT;
-                    let addresses = if of_default { addresses } else { Vec::new() };
+                    let (addresses, link_local) =
+                        if of_default { (addresses, link_local) } else { (Vec::new(), Vec::new()) };
                     let (name, up) = (event.name.clone(), event.up);
                     // Another watch has told the receiver the earlier state.
                     let fell = came_up && !self.initial;
-                    let state = InterfaceState { name, up, fell, addresses };
+                    let state = InterfaceState { name, up, fell, addresses, link_local };
                     (change, Some(state), RibIn::Interface(event))
                 }
                 News::Removed(ifindex) => {
