@@ -498,7 +498,8 @@ mod tests {
         let stage = Box::new(Sink { input, got: got.clone() });
         spawn(NamedStage { name: "sink".into(), home: home.clone(), stage }, None, stop.clone()).unwrap();
         const BATCHES: u64 = 20_000;
-        let feed = std::thread::spawn(move || (0..BATCHES).for_each(|n| sender.send(n).unwrap()));
+        let send = move || (0..BATCHES).for_each(|n| sender.send(n).unwrap());
+        let feed = thread::spawn("feed", Ends::WithOwner, send).unwrap();
         let mut hosted = Hosted::new(vec![home.clone()]);
         for turn in 0.. {
             home.set_hosted(true);

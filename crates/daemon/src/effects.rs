@@ -425,7 +425,7 @@ mod tests {
         );
         let hosted = "[bgp]\nshards = \"off\"\nupdate-threads = \"off\"\n[fib]\nfpm-next-hop-groups = true\n";
         assert_eq!(restarts(old, hosted), [""; 0]);
-        let hard = "[bgp]\nshards = 2\n[fib]\n[process]\nseccomp = \"off\"\n";
+        let hard = "[bgp]\nshards = 2\n[fib]\n[process]\nseccomp = false\n";
         assert_eq!(restarts(old, hard), ["process.seccomp to a weaker filter"]);
         assert_eq!(names(hard, old, |effect| effect == Effect::Live), ["process.seccomp"]);
         assert_eq!(names("[bgp]\n", "[bgp]\nupdate-threads = 2\n", |_| true), ["bgp.update-threads"]);

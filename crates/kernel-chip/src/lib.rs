@@ -245,7 +245,7 @@ impl KernelChip {
 
     /// Compares the kernel with the model, and corrects what differs. Returns how many entries did.
     fn compare(&mut self) -> io::Result<usize> {
-        // Whatever fails from here on sets it again.
+        // A failure after this sets it again.
         self.doubt = false;
         let mut differing = self.read_links()?;
         self.next_hops.objects.check(&mut self.socket)?;

@@ -755,9 +755,9 @@ impl Resolver {
     pub(crate) fn is_resolved(&self, group: u32) -> bool {
         self.groups.store[group].content.is_some()
     }
-    /// Whether routes with this group discard.
+    /// Whether routes with this group discard by what they are, and not by what their next hops resolve to.
     pub(crate) fn discards(&self, group: u32) -> bool {
-        self.groups.store[group].content == Some(FibGroup::Blackhole)
+        !matches!(self.groups.store[group].key.next_hops, NextHops::Via(_))
     }
 
     /// Whether FIB policy keeps routes with this group out of the FIB.

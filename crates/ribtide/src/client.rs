@@ -275,7 +275,9 @@ mod tests {
             }
             slow.unwrap().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").unwrap();
         };
-        let server = std::thread::spawn(serve);
+        let server =
+            ribtide_runtime::thread::spawn("server", ribtide_runtime::thread::Ends::WithOwner, serve)
+                .unwrap();
         assert_eq!(client.text("/v1/route-check").as_deref(), Ok("done"));
         server.join().unwrap();
     }

@@ -186,9 +186,9 @@ impl<F: Family> Table<F> {
     fn bucket(&self, bits: F::Bits) -> (usize, usize) {
         let Index { starts, .. } = &self.index;
         let Some(bucket) = self.index.bucket(bits) else { return (0, 0) };
-        match (starts.get(bucket), starts.get(bucket + 1)) {
-            (Some(from), Some(to)) => (*from as usize, *to as usize),
-            _ => (self.entries.len(), self.entries.len()),
+        match starts.get(bucket..).and_then(|starts| starts.first_chunk()) {
+            Some([from, to]) => (*from as usize, *to as usize),
+            None => (self.entries.len(), self.entries.len()),
         }
     }
 
