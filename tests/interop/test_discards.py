@@ -21,7 +21,7 @@ PREFIX = "20.0.0.0/24"
 def test_lost_next_hop_over_a_default_that_does_not_forward_is_noticed(host, kind):
     """Such a default is a usual safety net."""
     host.feeds.address("feed0", f"{SECOND}/24")
-    host.ip("route", "add", kind, "default", "metric", "4278198272")
+    host.ip("route", "add", kind, "default", "metric", "8192")
     host.ip("route", "add", "63.0.0.0/24", "via", FIRST)
     router = Ribtide(host, CONFIG)
     first, second = Speaker(host, FIRST, 65010), Speaker(host, SECOND, 65030)
@@ -30,7 +30,7 @@ def test_lost_next_hop_over_a_default_that_does_not_forward_is_noticed(host, kin
     wait_for("the shorter path is used", lambda: routes(host) == {PREFIX: FIRST}, 30, 0.2, alive=[router.process])
     host.ip("route", "del", "63.0.0.0/24")
     wait_for("the other path is used", lambda: routes(host) == {PREFIX: SECOND}, 30, 0.2, alive=[router.process])
-    assert "does not forward" in router.text("explain", "63.0.0.1") or "does not forward" in router.text("show", "bgp", "nexthop")
+    assert "does not forward" in router.text("show", "bgp", "nexthop")
 
 
 @pytest.mark.parametrize("kind", ["unreachable", "prohibit", "throw", "blackhole"])

@@ -299,12 +299,3 @@ def test_imported_routes_that_go_without_a_notification_are_noticed(host):
     agree(host, router, ALL[0], "ebgp", FIRST)
     assert metrics(router)["imported"] == 1
 
-
-def test_a_connected_route_that_the_kernel_does_not_have_is_a_difference(host):
-    router, _ = small_table(host)
-    host.ip("addr", "add", "203.0.113.1/24", "dev", "feed0", "noprefixroute")
-    wait_for("the route counts", lambda: "203.0.113.0/24" in router.text("show", "fib"), 30, 0.2)
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        router.text("route-check", "--full")
-    assert re.search("203.0.113.0/24 .*no program's route", refused.value.stdout)
-    router.ends_differing("the kernel has no route of the address's subnet")

@@ -390,8 +390,10 @@ def test_appl_state_db_that_another_program_empties_is_written_again(host, combi
         responses.delete(f"ROUTE_TABLE:{prefix}")
     responses.hset("ROUTE_TABLE:99.0.0.0/8", "protocol", "bgp")
     settled(as_before, 60)
-    wanted = counts(sonic)["APPL_STATE_DB ROUTE_TABLE"]
-    assert (wanted["repaired"], wanted["failed"]) == (len(before) + 6, 0), wanted
+    def counted():
+        found = counts(sonic)["APPL_STATE_DB ROUTE_TABLE"]
+        return (found["repaired"], found["failed"]) == (len(before) + 6, 0)
+    wait_for("the repairs are counted", counted, 30, alive=sonic.alive())
     # The routes themselves are not touched, and later responses go on.
     assert repaired(sonic).keys() == {"APPL_STATE_DB ROUTE_TABLE"}
     client.send(fpm.route(fpm.NEWROUTE, "22.0.0.0/24", GATEWAYS[0], ifindex(host, "Ethernet0")))

@@ -302,21 +302,25 @@ fn resize_while_another_is_under_way_is_refused_and_the_first_ends_as_asked() {
     let mut peer = Peer::up(&router, "127.0.0.11", 65001);
     peer.announce(&many());
     until("all are there", || table(&router).len() == many().len());
-    // One that asks again and again, and hears sooner or later that another is at it.
+    // Each caller reserves the stages first. One calls again and again, and is refused while another does.
+    let resize = |to| {
+        let _reservation = router.bgp().reserve().map_err(|e| e.to_string())?;
+        router.bgp().resize(Threads::Number(to), None).map_err(|e| e.to_string())
+    };
     let stop = AtomicBool::new(false);
     let busy = std::thread::scope(|scope| {
-        let (router, stop) = (&router, &stop);
+        let (resize, stop) = (&resize, &stop);
         let other = scope.spawn(move || {
             let mut refused = 0;
             while !stop.load(Relaxed) {
-                match router.bgp().resize(Threads::Number(2), None) {
+                match resize(2) {
                     Ok(resized) => {
                         assert_eq!(resized.to, 2);
                         // The other one has its turn too.
                         std::thread::sleep(Duration::from_millis(5));
                     }
                     Err(error) => {
-                        assert!(error.to_string().contains("just being resized"), "{error}");
+                        assert!(error.contains("just being resized"), "{error}");
                         refused += 1;
                     }
                 }
@@ -325,14 +329,14 @@ fn resize_while_another_is_under_way_is_refused_and_the_first_ends_as_asked() {
         });
         let (mut done, mut refused) = (0, 0);
         while done < 6 && !other.is_finished() {
-            match router.bgp().resize(Threads::Number(3), None) {
+            match resize(3) {
                 Ok(resized) => {
                     assert_eq!(resized.to, 3);
                     done += 1;
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(error) => {
-                    assert!(error.to_string().contains("just being resized"), "{error}");
+                    assert!(error.contains("just being resized"), "{error}");
                     refused += 1;
                 }
             }

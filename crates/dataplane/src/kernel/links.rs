@@ -173,6 +173,8 @@ impl Watcher {
     /// Waits for notifications and handles them.
     pub(super) fn step(&mut self) -> Result<(), Closed> {
         let interfaces = &mut self.interfaces;
+        let heard = self.monitor.notified(&self.wait, Duration::MAX, |_, content| interfaces.take(&content));
+        // Their changes end the wait.
         if let Some((missing, seen)) = &mut self.missing
             && let Some(found) = missing.news(seen)
         {
@@ -181,7 +183,7 @@ impl Watcher {
         if let Some(vrfs) = self.listed.news(&mut self.seen) {
             interfaces.set_vrfs(vrfs);
         }
-        match self.monitor.notified(&self.wait, Duration::MAX, |_, content| interfaces.take(&content)) {
+        match heard {
             Ok(()) => self.notify(),
             Err(e) => {
                 if !overran(&e) {
