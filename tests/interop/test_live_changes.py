@@ -219,8 +219,9 @@ def test_cluster_id_changes_in_present_sessions(pair):
     speaker = Speaker(bench.host, THIRD, 65001, refresh=True)
     own = lambda cluster: attribute(0x80, 9, bytes([10, 1, 1, 1])) + attribute(0x80, 10, bytes(cluster))  # noqa: E731
     local_pref = attribute(0x40, 5, (100).to_bytes(4, "big"))
-    announced = raw_update(b"", block([], THIRD, local_pref, own([10, 8, 8, 8])), prefixes(["20.1.0.0/16"])) \
-        + raw_update(b"", block([], THIRD, local_pref, own([10, 9, 9, 9])), prefixes(["20.2.0.0/16"]))
+    head = attribute(0x40, 1, b"\0") + attribute(0x40, 2, b"") + attribute(0x40, 3, bytes(map(int, THIRD.split("."))))
+    announced = raw_update(b"", head + local_pref + own([10, 8, 8, 8]), prefixes(["20.1.0.0/16"])) \
+        + raw_update(b"", head + local_pref + own([10, 9, 9, 9]), prefixes(["20.2.0.0/16"]))
     speaker.send(announced)
     wait_for("both routes", lambda: set(bench.bird.table()) == {"20.1.0.0/16", "20.2.0.0/16"}, alive=[bench.router.process])
     assert Pair.A4 in bench.bird.query("show route 20.1.0.0/16 all").split("cluster_list:")[1].splitlines()[0]
@@ -260,13 +261,17 @@ def test_threads_go_off_and_come_again(pair, first):
     bench.announce(0, ["20.1.0.0/16"], [65010])
     wait_for("the route", lambda: bench.bird.table(), alive=[bench.router.process])
     def threads():
-        return {t["name"] for t in bench.router.show("threads")["threads"] if t["name"].split("-")[0] in ("reader", "shard", "egress")}
+        # The last one moves sessions off a former update thread, for as long as these last.
+        names = {t["name"] for t in bench.router.show("threads")["threads"]} - {"egress-drain"}
+        return {name for name in names if name.split("-")[0] in ("reader", "shard", "egress")}
     number = 0
     for shards, workers in [('"off"', "2"), ("3", "2"), ("2", '"off"'), ('"off"', '"off"'), ("1", "1"), ('"off"', '"off"'), ("2", "2")]:
         bench.reload(bgp=f"shards = {shards}\nupdate-threads = {workers}")
         expected = {f"shard-{n}" for n in range(0 if shards == '"off"' else int(shards))}
         expected |= {f"egress-{n}" for n in range(0 if workers == '"off"' else int(workers))}
-        wait_for("the threads", lambda: {t for t in threads() if not t.startswith("reader")} == expected)
+        # A session stays with its update thread, which so may be one more than is asked for.
+        kept = {"egress-0", "egress-1"} if workers != '"off"' else set()
+        wait_for("the threads", lambda: expected <= {t for t in threads() if not t.startswith("reader")} <= expected | kept)
         assert any(t.startswith("reader") for t in threads()) == (shards != '"off"')
         number += 1
         more = [f"21.{number}.{n}.0/24" for n in range(50)]
