@@ -311,7 +311,7 @@ def test_rtr_over_tls_with_a_certificate_of_the_router(host):
     authority = Authority(host.folder, "authority")
     certificate, key = authority.issue("cache", "IP:127.0.0.1")
     openssl = host.start("openssl", "openssl", "s_server", "-accept", str(RTR), "-cert", certificate, "-key", key, "-CAfile", authority.ca,
-                         "-Verify", "1", "-verify_return_error", "-naccept", "100", "-quiet")
+                         "-Verify", "1", "-verify_return_error", "-naccept", "100", "-quiet", "-rev")
     router = Ribtide(host, config(["rov", "accept"], tls_cache(f'tls-ca = "{authority.ca}"')))
     wait_for("the cache wants a certificate", lambda: "alert" in (cache(router).get("last_error") or "").lower()
              or "closed" in (cache(router).get("last_error") or ""), alive=[openssl])

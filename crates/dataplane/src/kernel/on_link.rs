@@ -138,8 +138,8 @@ impl OnLinkRoutes {
                     return false;
                 }
                 // One that is no route to the link may have replaced that.
-                let mut made = on_links(route).peekable();
-                made.peek().is_none() || made.any(|on_link| self.is_doubtful(&on_link))
+                let made: Vec<OnLink> = on_links(route).collect();
+                subnets.any(|subnet| !made.contains(subnet)) || made.iter().any(|made| self.is_doubtful(made))
             }
             _ => false,
         }
