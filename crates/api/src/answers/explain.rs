@@ -245,7 +245,7 @@ fn note_changing(stage: &mut ExplainStage, route: &Route) {
         let Some(message) = changing(next_hop) else { continue };
         waits |= next_hop.delayed_ms.is_some();
         match has_best {
-            // The last message stays what is said of the best path.
+            // The conclusion uses the last message, which is about the best path.
             true => stage.messages.insert(1.min(stage.messages.len()), message),
             false => stage.messages.push(message),
         }

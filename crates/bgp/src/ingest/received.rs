@@ -148,7 +148,7 @@ impl Received {
                 true => Some(Prefix::default_route()).filter(|_| *index == 0),
                 false => changed.get(*index).copied().map(Prefix::from_ip),
             }?;
-            // Also what came since the last slice.
+            // UPDATEs that arrived since the last slice are scanned too.
             let kept = N::kept(self);
             let is_scanned = match whole {
                 true => kept.scan_all(MOVED_CHUNK_COST, budget),
@@ -195,7 +195,7 @@ impl IngestPeer {
         self.received.is_some()
     }
 
-    /// The number of kept routes of a family. Sorts what came since the last look.
+    /// The number of kept routes of a family. Moves the log of changes to the sorted map first.
     pub fn received_len<F: BgpFamily>(&mut self) -> usize {
         self.received.as_mut().map_or(0, |received| received.len::<F>())
     }

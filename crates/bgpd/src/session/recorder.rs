@@ -1,8 +1,8 @@
-//! The flight recorder of a neighbour: what was exchanged in this session, and before the last one ended.
+//! The flight recorder of a neighbour: the last messages of this session, and of the one before it.
 //!
-//! The session thread has what it sends itself and what workers packed, and what came before a session is established. The
-//! reader of the session has what came after, and gives it back when the session ends. OPENs, NOTIFICATIONs and refresh
-//! requests have a ring of their own, so a table that is sent does not push them out. KEEPALIVEs are only counted.
+//! The session thread records all sent messages, and received ones until the session is established. The reader of the
+//! session records later ones, and returns its ring when the session ends. OPENs, NOTIFICATIONs and ROUTE-REFRESHes have a
+//! ring of their own, so UPDATEs of a table do not push them out. KEEPALIVEs are only counted.
 
 use super::{Command, Sessions};
 use crate::monitor::{DownCause, SessionUp};
