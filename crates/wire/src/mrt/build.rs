@@ -114,10 +114,7 @@ pub fn message_et(
         (false, true) => 8,
         (true, true) => 9,
     };
-    record_et(out, time, subtype, |out| {
-        push_session(out, session, four_octet_as);
-        out.extend(bytes);
-    });
+    whole_message_et(out, time, session, (subtype, four_octet_as), bytes);
 }
 
 /// The same of a message that the collector sent itself (RFC 6396 sections 4.4.5 and 4.4.6, RFC 8050 section 3).
@@ -134,6 +131,16 @@ pub fn local_message_et(
         (false, true) => 10,
         (true, true) => 11,
     };
+    whole_message_et(out, time, session, (subtype, four_octet_as), bytes);
+}
+
+fn whole_message_et(
+    out: &mut Vec<u8>,
+    time: Time,
+    session: &Bgp4mp,
+    (subtype, four_octet_as): (u16, bool),
+    bytes: &[u8],
+) {
     record_et(out, time, subtype, |out| {
         push_session(out, session, four_octet_as);
         out.extend(bytes);
