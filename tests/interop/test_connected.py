@@ -75,6 +75,29 @@ def test_connected_route_that_another_program_deletes_resolves_nothing(host, whe
     bed.expect(connected=True)
 
 
+def test_connected_route_that_another_program_replaces_resolves_on_the_link_of_the_other(host):
+    """The subnet is connected on its own link no more; a next hop there is reached as the kernel reaches it."""
+    bed = Bed(host)
+    bed.expect(connected=True)
+    host.lan("away0")
+    host.ip("link", "set", "away0", "up")
+
+    def link():
+        return json.loads(host.ip("-j", "route", "get", "20.0.0.1"))[0]["dev"]
+
+    assert link() == "near0"
+    host.ip("route", "replace", SUBNET, "dev", "away0")
+    # Of IPv6 a route is replaced by one of its metric.
+    host.ip("-6", "route", "replace", SUBNET6, "dev", "away0", "metric", "256")
+    wait_for("neither subnet is connected", lambda: not bed.connected(), 20, 0.2, alive=[bed.router.process])
+    wait_for("the kernel follows", lambda: link() == "away0", 20, 0.2)
+    assert "away0" in json.dumps(bed.router.show("fib", PREFIX))
+    host.ip("route", "replace", SUBNET, "dev", "near0", "scope", "link")
+    host.ip("-6", "route", "replace", SUBNET6, "dev", "near0", "metric", "256")
+    bed.expect(connected=True)
+    assert link() == "near0"
+
+
 def test_link_that_comes_back_withdraws_no_connected_route(host):
     """The kernel makes its routes again after it told of the link: no subnet is without route in between."""
     bed = Bed(host)

@@ -1,6 +1,7 @@
 """The commands of the program, by its help: the reference docs/commands.md, and whether commands in documents exist."""
 
 import functools
+import os
 import re
 import shlex
 import subprocess
@@ -10,8 +11,10 @@ from .ribtide import binary
 
 @functools.cache
 def help_of(*command, short=True):
-    """The help of a command of these words."""
-    done = subprocess.run([binary(), *command, "-h" if short else "--help"], capture_output=True, text=True, timeout=60)
+    """The help of a command of these words, as it is where no terminal says how wide it is."""
+    args = [binary(), *command, "-h" if short else "--help"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
