@@ -10,10 +10,17 @@ import struct
 import subprocess
 import threading
 
+import pytest
 from harness import FEED_ASN, Host, Ribtide, binary, wait_for
 from harness.speaker import Speaker, block, prefixes, raw_update
+from test_rpki import Stayrtr, payloads
 
 RTR = 8282
+#: As rpki-client wrote them for StayRTR 0.5.
+AUTHORIZATIONS = {
+    "ipv4": [{"customer_asid": 65010, "providers": [65002, 65001]}, {"customer_asid": 65011, "providers": [65001]}],
+    "ipv6": [{"customer_asid": 65010, "providers": [65001, 65003]}],
+}
 FEED = Host.FEEDS[0]
 
 
@@ -247,3 +254,23 @@ def test_health_names_a_cache_that_is_away(host):
     wait_for("nothing is there", lambda: any("no cache has records" in f["why"] for f in health(router)[1].get("faults", [])))
     Cache(host, {FEED_ASN: {64500}})
     wait_for("the router is well", lambda: health(router)[0] == 0, 60)
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_stayrtr_with_the_pdus_of_former_drafts(host, protocol):
+    """StayRTR 0.5 sends an ASPA record for each family, as drafts up to 11 had it."""
+    server = Stayrtr(host, [("203.0.0.0/8", 8, 64500)], port=RTR, protocol=protocol, aspas=AUTHORIZATIONS)
+    router = Ribtide(host, config("customer"))
+    wait_for("the payload", lambda: payloads(router), alive=[router.process])
+    expected = {65010: [65001, 65002, 65003], 65011: [65001]} if protocol == 2 else {}
+
+    def records():
+        lines = router.text("show", "rpki", "aspa", "--json").splitlines()
+        return {record["customer"]: record["providers"] for record in map(json.loads, lines)}
+
+    wait_for("the records of both families", lambda: records() == expected, 20)
+    server.aspas = {"ipv4": [], "ipv6": AUTHORIZATIONS["ipv6"]}
+    server.update([("203.0.0.0/8", 8, 64500)])
+    left = {65010: [65001, 65003]} if protocol == 2 else {}
+    wait_for("those that are left", lambda: records() == left, 20)
+    assert router.show("rpki", "caches")["caches"][0].get("last_error") is None

@@ -21,9 +21,9 @@ STATES = ["not-found", "valid", "invalid"]
 class Stayrtr:
     """StayRTR with payloads from a file, which it reads again on SIGHUP."""
 
-    def __init__(self, host, vrps, port=RTR, protocol=1, tls=None):
+    def __init__(self, host, vrps, port=RTR, protocol=1, tls=None, aspas=None):
         need("stayrtr")
-        self.host, self.port, self.protocol, self.starts = host, port, protocol, 0
+        self.host, self.port, self.protocol, self.starts, self.aspas = host, port, protocol, 0, aspas
         self.bind = ["-bind", f":{port}"]
         if tls:
             certificate, key = tls
@@ -34,7 +34,10 @@ class Stayrtr:
 
     def write(self, vrps):
         roas = [{"prefix": prefix, "maxLength": length, "asn": f"AS{asn}", "ta": "test"} for prefix, length, asn in vrps]
-        self.file.write_text(json.dumps({"metadata": {"buildtime": "2026-01-01T00:00:00Z"}, "roas": roas}))
+        content = {"metadata": {"buildtime": "2026-01-01T00:00:00Z"}, "roas": roas}
+        if self.aspas:
+            content["provider_authorizations"] = self.aspas
+        self.file.write_text(json.dumps(content))
 
     def start(self):
         self.starts += 1

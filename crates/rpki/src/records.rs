@@ -4,7 +4,7 @@
 
 use crate::vrps::{Vrp, VrpList};
 use ribtide_prefix::{AnyPrefix, Families, Family, Prefix, for_each_family, per_family};
-use ribtide_wire::rtr::{ErrorCode, Payload};
+use ribtide_wire::rtr::{AspaFamilies, ErrorCode, Payload};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,8 +12,8 @@ use std::fmt;
 #[derive(Debug, Default)]
 pub struct Records {
     payloads: Families<VrpList>,
-    /// Providers by customer.
-    aspas: BTreeMap<u32, Box<[u32]>>,
+    /// Providers by customer, one list for each value of the families.
+    aspas: BTreeMap<(u32, AspaFamilies), Box<[u32]>>,
 }
 
 per_family! {
@@ -27,7 +27,7 @@ per_family! {
 pub struct Changes {
     payloads: Families<ChangeList>,
     /// Customers with their new providers; `None`: withdrawn.
-    aspas: Vec<(u32, Option<Box<[u32]>>)>,
+    aspas: Vec<((u32, AspaFamilies), Option<Box<[u32]>>)>,
     /// Providers of all ASPA records.
     providers: usize,
 }
@@ -68,11 +68,16 @@ impl Changes {
         }
     }
 
-    /// Adds the providers of a customer, or their withdrawal.
-    pub fn push_aspa(&mut self, customer: u32, providers: Option<impl ExactSizeIterator<Item = u32>>) {
+    /// Adds the providers of a customer in these families, or their withdrawal.
+    pub fn push_aspa(
+        &mut self,
+        customer: u32,
+        families: AspaFamilies,
+        providers: Option<impl ExactSizeIterator<Item = u32>>,
+    ) {
         let providers: Option<Box<[u32]>> = providers.map(Iterator::collect);
         self.providers += providers.as_ref().map_or(0, |providers| providers.len());
-        self.aspas.push((customer, providers));
+        self.aspas.push(((customer, families), providers));
     }
 
     /// The number of changes; each provider of an ASPA record counts, too.
@@ -92,9 +97,9 @@ impl Records {
         self.payloads.get::<F>()
     }
 
-    /// The ASPA records: providers by customer.
+    /// The ASPA records: providers by customer. A cache of former drafts has one for each family.
     pub fn aspas(&self) -> impl ExactSizeIterator<Item = (u32, &[u32])> {
-        self.aspas.iter().map(|(customer, providers)| (*customer, &**providers))
+        self.aspas.iter().map(|((customer, _), providers)| (*customer, &**providers))
     }
 
     /// Applies the changes of an answer. O(n + m log m). An announced ASPA record replaces a present one
@@ -109,20 +114,20 @@ impl Records {
         new.v4 = merge(&self.payloads.v4, v4)?;
         new.v6 = merge(&self.payloads.v6, v6)?;
         // Whether each customer has a record after the changes so far.
-        let mut there: BTreeMap<u32, bool> = BTreeMap::new();
-        for (customer, providers) in &changes.aspas {
-            let known = there.entry(*customer).or_insert_with(|| self.aspas.contains_key(customer));
+        let mut there: BTreeMap<(u32, AspaFamilies), bool> = BTreeMap::new();
+        for (key, providers) in &changes.aspas {
+            let known = there.entry(*key).or_insert_with(|| self.aspas.contains_key(key));
             if providers.is_none() && !*known {
-                let record = Record::Aspa(*customer);
+                let record = Record::Aspa(key.0);
                 return Err(UnfitChange { code: ErrorCode::UNKNOWN_WITHDRAWAL, record });
             }
             *known = providers.is_some();
         }
         self.payloads = new;
-        for (customer, providers) in changes.aspas {
+        for (key, providers) in changes.aspas {
             match providers {
-                Some(providers) => drop(self.aspas.insert(customer, providers)),
-                None => drop(self.aspas.remove(&customer)),
+                Some(providers) => drop(self.aspas.insert(key, providers)),
+                None => drop(self.aspas.remove(&key)),
             }
         }
         Ok(())
@@ -197,15 +202,31 @@ mod tests {
         changes
     }
 
+    fn aspas(families: AspaFamilies, all: &[(u32, Option<&[u32]>)]) -> Changes {
+        let mut changes = Changes::default();
+        for (customer, providers) in all {
+            changes.push_aspa(*customer, families, providers.map(|of| of.iter().copied()));
+        }
+        changes
+    }
+
+    /// The former drafts have a PDU for each family.
+    #[test]
+    fn aspa_records_of_two_families_come_and_go_by_themselves() {
+        let [v4, v6] = [0, 1].map(AspaFamilies::Flags);
+        let mut records = Records::default();
+        records.apply(aspas(v4, &[(1, Some(&[7]))])).unwrap();
+        records.apply(aspas(v6, &[(1, Some(&[8]))])).unwrap();
+        let shown = |records: &Records| records.aspas().map(|(c, of)| (c, of.to_vec())).collect::<Vec<_>>();
+        assert_eq!(shown(&records), [(1, vec![7]), (1, vec![8])]);
+        records.apply(aspas(v4, &[(1, None)])).unwrap();
+        assert_eq!(shown(&records), [(1, vec![8])]);
+        assert!(records.apply(aspas(v4, &[(1, None)])).is_err());
+    }
+
     #[test]
     fn an_aspa_record_replaces_the_former_one_and_an_unknown_one_cannot_go() {
-        let aspas = |all: &[(u32, Option<&[u32]>)]| {
-            let mut changes = Changes::default();
-            for (customer, providers) in all {
-                changes.push_aspa(*customer, providers.map(|of| of.iter().copied()));
-            }
-            changes
-        };
+        let aspas = |all: &[(u32, Option<&[u32]>)]| aspas(AspaFamilies::Both, all);
         let mut records = Records::default();
         let first = aspas(&[(1, Some(&[7, 8])), (2, Some(&[9])), (3, Some(&[0])), (3, None)]);
         assert_eq!(first.len(), 8);

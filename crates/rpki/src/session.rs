@@ -333,11 +333,11 @@ impl Session {
                 self.changes.push(payload, announce);
             }
             (State::Receiving { .. }, Pdu::RouterKey) => {}
-            (State::Receiving { .. }, Pdu::Aspa { announce, customer, providers }) => {
+            (State::Receiving { .. }, Pdu::Aspa { announce, families, customer, providers }) => {
                 if self.changes.len() + providers.iter().len() >= MAX_CHANGES {
                     return Err(corrupt(format!("an answer with more than {MAX_CHANGES} records")));
                 }
-                self.changes.push_aspa(customer, announce.then(|| providers.iter()));
+                self.changes.push_aspa(customer, families, announce.then(|| providers.iter()));
             }
             (
                 State::Receiving { reset, session, .. },

@@ -102,6 +102,16 @@ impl<'a> Providers<'a> {
     }
 }
 
+/// The address families of an ASPA record. In drafts up to 11 a PDU names them, in later ones it has no such field:
+/// its record is for both. The formats differ, see [`Frame::parse`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum AspaFamilies {
+    /// Both, in the format without the field.
+    Both,
+    /// As the field of the former format has them: 0 is IPv4, 1 is IPv6, 3 both.
+    Flags(u8),
+}
+
 /// A PDU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pdu<'a> {
@@ -147,10 +157,12 @@ pub enum Pdu<'a> {
     /// Router Key (RFC 8210 section 5.10), for BGPsec.
     RouterKey,
     /// ASPA (draft-ietf-sidrops-8210bis section 5.12): the providers of a customer AS are announced, in place of
-    /// former ones, or withdrawn.
+    /// former ones of the same families, or withdrawn.
     Aspa {
         /// Whether they are announced.
         announce: bool,
+        /// The families that they are for.
+        families: AspaFamilies,
         /// The customer.
         customer: u32,
         /// Its providers; none of a withdrawal.
@@ -333,20 +345,43 @@ impl<'a> Frame<'a> {
         self.kind == kind::SERIAL_NOTIFY
     }
 
+    /// Drafts up to 11 have flags, families and the number of providers before the customer, and nothing in the header's
+    /// field. Later ones have the flags there. A withdrawal of these has no provider, so both are told apart.
     fn aspa(&self) -> Result<Pdu<'a>, Fault> {
         let (numbers, rest) = self.body.as_chunks::<4>();
-        let Some((customer, providers)) = numbers.split_first().filter(|_| rest.is_empty()) else {
+        if !rest.is_empty() {
             return Err(Fault::corrupt("an ASPA PDU ends within an AS number"));
+        }
+        let (announce, families, numbers) = match numbers {
+            [[flags, families, count @ ..], numbers @ ..] if self.field == 0 && !numbers.is_empty() => {
+                let count = usize::from(u16::from_be_bytes(*count));
+                if count != numbers.len() - 1 || *flags > 1 {
+                    return Err(Fault::corrupt(format!(
+                        "an ASPA PDU with flags {flags} has {} providers, and says {count}",
+                        numbers.len() - 1
+                    )));
+                }
+                (flags & 1 == 1, AspaFamilies::Flags(*families), numbers)
+            }
+            // The flags are the first byte of the field.
+            _ => (self.field & 0x0100 != 0, AspaFamilies::Both, numbers),
+        };
+        let Some((customer, providers)) = numbers.split_first() else {
+            return Err(Fault::corrupt("an ASPA PDU without a customer"));
         };
         let (customer, providers) = (u32::from_be_bytes(*customer), Providers(providers));
-        // The flags are the first byte of the field.
-        let announce = self.field & 0x0100 != 0;
-        let fits = if announce { providers.is_list() } else { providers.0.is_empty() };
+        // The former drafts have no rules for the list, and caches send it in any order.
+        let fits = match (announce, families) {
+            (true, AspaFamilies::Both) => providers.is_list(),
+            (true, AspaFamilies::Flags(_)) => !providers.0.is_empty(),
+            (false, AspaFamilies::Both) => providers.0.is_empty(),
+            (false, AspaFamilies::Flags(_)) => true,
+        };
         if !fits {
             let text = format!("the providers of AS {customer}: {} in number", providers.0.len());
             return Err(Fault::new(ErrorCode::ASPA_PROVIDER_LIST, text));
         }
-        Ok(Pdu::Aspa { announce, customer, providers })
+        Ok(Pdu::Aspa { announce, families, customer, providers })
     }
 
     fn prefix(&self) -> Option<Result<Pdu<'a>, Fault>> {
@@ -425,9 +460,18 @@ impl Pdu<'_> {
             }
             Pdu::CacheReset => pdu(kind::CACHE_RESET, 0, &[]),
             Pdu::RouterKey => pdu(kind::ROUTER_KEY, 0, &[]),
-            Pdu::Aspa { announce, customer, providers } => {
-                let flags = u16::from(announce) << 8;
-                pdu(kind::ASPA, flags, &[&customer.to_be_bytes(), providers.0.as_flattened()]);
+            Pdu::Aspa { announce, families, customer, providers } => {
+                let (customer, numbers) = (customer.to_be_bytes(), providers.0.as_flattened());
+                match families {
+                    AspaFamilies::Both => {
+                        pdu(kind::ASPA, u16::from(announce) << 8, &[&customer, numbers]);
+                    }
+                    AspaFamilies::Flags(families) => {
+                        let [high, low] = (providers.0.len() as u16).to_be_bytes();
+                        let head = [u8::from(announce), families, high, low];
+                        pdu(kind::ASPA, 0, &[&head, &customer, numbers]);
+                    }
+                }
             }
             Pdu::ErrorReport { code, pdu: erroneous, text } => {
                 let text = text.get(..text.len().min(1024)).unwrap_or_default();
@@ -454,21 +498,37 @@ mod tests {
         Payload { prefix: prefix.parse().unwrap(), max_len, asn }
     }
 
+    fn aspa(announce: bool, families: AspaFamilies, customer: u32, providers: &[[u8; 4]]) -> Pdu<'_> {
+        Pdu::Aspa { announce, families, customer, providers: Providers(providers) }
+    }
+
     /// The figures of RFC 8210 section 5, byte by byte.
     #[test]
     fn pdus_are_those_of_the_rfc() {
         let providers = [[0, 0, 0xfc, 1], [0, 1, 0, 0]];
-        let cases: [(u8, Pdu<'_>, &[u8]); 12] = [
+        let cases: [(u8, Pdu<'_>, &[u8]); 15] = [
+            // As StayRTR 0.5.1 sends it, by draft 10.
             (
                 2,
-                Pdu::Aspa { announce: true, customer: 64500, providers: Providers(&providers) },
+                aspa(true, AspaFamilies::Flags(0), 65010, &[[0, 0, 0xfd, 0xe9]]),
+                &[2, 11, 0, 0, 0, 0, 0, 20, 1, 0, 0, 1, 0, 0, 0xfd, 0xf2, 0, 0, 0xfd, 0xe9],
+            ),
+            (
+                2,
+                aspa(true, AspaFamilies::Flags(3), 1, &[[0, 0, 0, 9], [0, 0, 0, 7]]),
+                &[2, 11, 0, 0, 0, 0, 0, 24, 1, 3, 0, 2, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 7],
+            ),
+            (
+                2,
+                aspa(false, AspaFamilies::Flags(1), 1, &[]),
+                &[2, 11, 0, 0, 0, 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 1],
+            ),
+            (
+                2,
+                aspa(true, AspaFamilies::Both, 64500, &providers),
                 &[2, 11, 1, 0, 0, 0, 0, 20, 0, 0, 0xfb, 0xf4, 0, 0, 0xfc, 1, 0, 1, 0, 0],
             ),
-            (
-                2,
-                Pdu::Aspa { announce: false, customer: 64500, providers: Providers(&[]) },
-                &[2, 11, 0, 0, 0, 0, 0, 12, 0, 0, 0xfb, 0xf4],
-            ),
+            (2, aspa(false, AspaFamilies::Both, 64500, &[]), &[2, 11, 0, 0, 0, 0, 0, 12, 0, 0, 0xfb, 0xf4]),
             (
                 1,
                 Pdu::SerialNotify { session: 0x1234, serial: 7 },
@@ -544,13 +604,24 @@ mod tests {
         assert_eq!(code(&[2, 11, 0, 0, 0, 0, 0, 13, 0, 0, 0, 1, 0]), ErrorCode::CORRUPT_DATA);
         // The rules of draft-ietf-sidrops-8210bis section 5.12.
         for (announce, providers) in
-            [(1, &[][..]), (1, &[0, 7]), (1, &[7, 7]), (1, &[8, 7]), (0, &[7])] as [(u8, &[u8]); 5]
+            [(1, &[][..]), (1, &[0, 7]), (1, &[7, 7]), (1, &[8, 7])] as [(u8, &[u8]); 4]
         {
             let length = 12 + 4 * providers.len() as u8;
             let mut bytes = vec![2, 11, announce, 0, 0, 0, 0, length, 0, 0, 0, 1];
             providers.iter().for_each(|provider| bytes.extend([0, 0, 0, *provider]));
             assert_eq!(code(&bytes), ErrorCode::ASPA_PROVIDER_LIST, "{providers:?}");
         }
+        // A withdrawal with a provider, and those of former drafts: another number of providers, none, unknown flags.
+        assert_eq!(code(&[2, 11, 0, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 7]), ErrorCode::CORRUPT_DATA);
+        assert_eq!(
+            code(&[2, 11, 0, 0, 0, 0, 0, 20, 1, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 7]),
+            ErrorCode::CORRUPT_DATA
+        );
+        assert_eq!(code(&[2, 11, 0, 0, 0, 0, 0, 16, 1, 0, 0, 0, 0, 0, 0, 1]), ErrorCode::ASPA_PROVIDER_LIST);
+        assert_eq!(
+            code(&[2, 11, 0, 0, 0, 0, 0, 20, 3, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 7]),
+            ErrorCode::CORRUPT_DATA
+        );
         let none = [2, 11, 1, 0, 0, 0, 0, 16, 0, 0, 0, 1, 0, 0, 0, 0];
         assert!(matches!(read(&none), Ok(Some((2, Pdu::Aspa { announce: true, customer: 1, .. })))));
         let record = |len, max_len| [1, 4, 0, 0, 0, 0, 0, 20, 1, len, max_len, 0, 192, 0, 2, 0, 0, 0, 0, 1];

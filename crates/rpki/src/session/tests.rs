@@ -277,6 +277,7 @@ fn aspa_records_come_in_version_2_alone() {
     let providers = [[0, 0, 0, 5], [0, 0, 0, 9]];
     let aspa = |announce, customer| Pdu::Aspa {
         announce,
+        families: rtr::AspaFamilies::Both,
         customer,
         providers: rtr::Providers::new(if announce { &providers } else { &[] }),
     };
@@ -379,7 +380,7 @@ fn any_pdu() -> impl Strategy<Value = Pdu<'static>> {
         (any::<bool>(), 1u32..3).prop_map(|(announce, customer)| {
             const ONE: [[u8; 4]; 1] = [[0, 0, 0, 9]];
             let providers = rtr::Providers::new(if announce { &ONE } else { &[] });
-            Pdu::Aspa { announce, customer, providers }
+            Pdu::Aspa { announce, families: rtr::AspaFamilies::Both, customer, providers }
         }),
         (0u16..9).prop_map(|code| Pdu::ErrorReport { code: ErrorCode(code), pdu: &[], text: b"x" }),
     ]
