@@ -515,7 +515,7 @@ impl Checker {
     ) -> BgpConfig {
         let imports = fib.and_then(|fib| fib.kernel.as_ref()).is_some_and(|kernel| kernel.import);
         let mut bgp = BgpConfig {
-            listen: file.listen.clone().unwrap_or_else(|| vec![SocketAddr::from(([0u16; 8], 179))]),
+            listen: self.listen(file.listen.as_ref()),
             shards: self.threads("shards", &file.shards),
             update_threads: self.threads("update-threads", &file.update_threads),
             cpus: self.cpus(file),
@@ -628,6 +628,10 @@ impl Checker {
             let settings = self.settings(name, kind, file, Whose::Neighbor(neighbor), router, &place);
             if address.is_unspecified() || address.is_multicast() {
                 self.problem(&place, format!("{address} is no address of a neighbour"));
+            }
+            if address.is_ipv6() && address.to_canonical().is_ipv4() {
+                let ipv4 = address.to_canonical();
+                self.problem(&place, format!("{address} is an IPv4 address in IPv6's form; write {ipv4}"));
             }
             if matches!(address, IpAddr::V6(a) if a.is_unicast_link_local()) {
                 self.problem(

@@ -4,6 +4,7 @@ use super::FibPolicy;
 use super::check::Checker;
 use super::diagnosis::{Step, key};
 use super::file::{self, OnStop};
+use super::statics::is_unicast;
 use ribtide_rib::{CacheMode, RibConfig};
 use ribtide_vswitch::Behavior;
 use std::collections::BTreeMap;
@@ -222,6 +223,12 @@ impl Checker {
                 ),
             );
         }
+        if file.metric == Some(0) {
+            self.problem(
+                key!["fib", "kernel", "metric"],
+                "the kernel makes 1024 of a metric of 0 in IPv6, and deletes routes of any metric for 0; write 1 or more",
+            );
+        }
         let mut config = KernelConfig {
             table,
             vrf: file.vrf.clone(),
@@ -244,6 +251,12 @@ impl Checker {
     ) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
         let (mut source4, mut source6) = (None, None);
         for (i, address) in addresses.iter().enumerate() {
+            if !is_unicast(*address) || address.is_loopback() {
+                let message = format!(
+                    "{address} is no source of packets; write an address of this router that others reach"
+                );
+                self.problem(&[at, key![i]].concat(), message);
+            }
             let taken = match address {
                 IpAddr::V4(a) => source4.replace(*a).is_some(),
                 IpAddr::V6(a) => source6.replace(*a).is_some(),

@@ -29,6 +29,7 @@ mod graceful_restart;
 mod import_filter;
 mod interfaces;
 mod list_file;
+mod listen;
 mod max_prefixes;
 mod monitoring;
 mod or_table;

@@ -71,6 +71,15 @@ fn below(at: &[Step], key: &[Step]) -> Vec<Step> {
     [at, key].concat()
 }
 
+/// Whether an interface can have this address: it is not unspecified, multicast or reserved (RFC 1112 section 4), nor in
+/// 0.0.0.0/8 (RFC 1122 section 3.2.1.3).
+pub(super) fn is_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => (1..224).contains(&address.octets()[0]),
+        IpAddr::V6(address) => !address.is_unspecified() && !address.is_multicast(),
+    }
+}
+
 impl Checker {
     /// The static routes of a VRF, which are at `at`.
     pub(super) fn statics(&mut self, at: &[Step], files: &[file::Static], place: &Place) -> Vec<StaticRoute> {
@@ -127,9 +136,19 @@ impl Checker {
             }
         }
         let gateways = [("next-hop", &file.next_hop), ("backup", &file.backup)];
-        for (key, j, gateway) in
-            gateways.iter().flat_map(|(key, all)| all.iter().enumerate().map(|(j, g)| (*key, j, g)))
+        for (key, all, j, gateway) in
+            gateways.iter().flat_map(|(key, all)| all.iter().enumerate().map(|(j, g)| (*key, *all, j, g)))
         {
+            if !is_unicast(*gateway) {
+                let message = format!(
+                    "{gateway} is no address of a neighbour; write the address of one, or interface alone"
+                );
+                self.problem(&below(at, key![key, j]), message);
+            }
+            if all[..j].contains(gateway) {
+                let message = format!("{gateway} is already in {key}; remove one of the two");
+                self.problem(&below(at, key![key, j]), message);
+            }
             if prefix.afi() == Afi::Ipv6 && gateway.to_canonical().is_ipv4() {
                 let message = format!(
                     "{gateway} is an IPv4 address, and IPv6 is forwarded by IPv6 neighbours; write one"

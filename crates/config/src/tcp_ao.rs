@@ -253,6 +253,10 @@ fn conflict(range: &NeighborSettings, inner: &NeighborSettings) -> Option<&'stat
         (Some(range), Some(inner)) if !range.is_live_change(inner) => Some(
             "their tcp-ao keys have an ID in common; give one of the two other IDs, or both the same key",
         ),
+        // TCP-MD5 knows no exception from the password of a range (tcp(7), TCP_MD5SIG_EXT).
+        (None, None) if range.password.is_some() && inner.password.is_none() => {
+            Some("the range has a password (TCP-MD5), with which it must sign too; give it a password")
+        }
         (Some(_), Some(_)) | (None, None) => None,
         (Some(_), None) => {
             Some("the range has tcp-ao keys, with which it must sign too; give it tcp-ao keys")
@@ -395,6 +399,8 @@ mod tests {
         assert!(message.contains("an ID in common"), "{message}");
         let message = dynamic(ONE, "password = \"old\"").unwrap_err();
         assert!(message.contains("must sign too"), "{message}");
+        assert_eq!(dynamic("password = \"old\"", ""), Ok(()), "it has the password of its group");
+        assert_eq!(dynamic("password = \"old\"", "password = \"own\""), Ok(()));
         let message = dynamic("password = \"old\"", ONE).unwrap_err();
         assert!(message.contains("takes no tcp-ao keys"), "{message}");
     }

@@ -168,6 +168,36 @@ fn what_cannot_be_combined_is_refused() {
             "already in group \"a\"",
         ),
         ("[bgp]\ncpus = \"0-3\"\nnuma-node = 0\n", ":6:13: bgp.cpus already says where the threads run"),
+        ("[bgp]\ncpus = \"1000\"\n", ":5:8: "),
+        (
+            "[bgp]\nlisten = [\"10.0.0.1:179\", \"0.0.0.0:179\"]\n",
+            "connections to 0.0.0.0:179 come to 10.0.0.1:179, too",
+        ),
+        ("[bgp]\nlisten = [\"10.0.0.1:179\", \"10.0.0.1:179\"]\n", "already listed; remove one of the two"),
+        (
+            "[bgp.group.a]\ntype = \"internal\"\nneighbors = [\"::ffff:10.0.0.2\"]\n",
+            "is an IPv4 address in IPv6's form; write 10.0.0.2",
+        ),
+        (
+            "[bgp.group.d]\ntype = \"internal\"\npassword = \"dyn\"\ndynamic-neighbors = [\"10.0.0.0/26\"]\n\
+             [bgp.group.n]\ntype = \"internal\"\nneighbors = [\"10.0.0.3\"]\n",
+            "10.0.0.3 is in the range 10.0.0.0/26 of group \"d\": the range has a password (TCP-MD5)",
+        ),
+        ("[fib.kernel]\nmetric = 0\n", "write 1 or more"),
+        (
+            "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"0.0.0.0\"]\n",
+            "0.0.0.0 is no address of a neighbour",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"10.0.0.2\", \"10.0.0.2\"]\n",
+            "10.0.0.2 is already in next-hop",
+        ),
+        (
+            "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"240.0.0.1\"]\n",
+            "240.0.0.1 is no address of a neighbour",
+        ),
+        ("[fib.kernel]\nsource = [\"0.0.0.0\"]\n", ":6:11: 0.0.0.0 is no source of packets"),
+        ("[fib.kernel]\nsource = [\"10.0.0.1\", \"::1\"]\n", "::1 is no source of packets"),
         ("[[static]]\nprefix = \"10.0.0.0/8\"\n", "a static route needs either"),
         (
             "[[static]]\nprefix = \"10.0.0.0/8\"\nblackhole = true\n",

@@ -112,7 +112,7 @@ pub(crate) struct KernelTable {
     /// start they are adopted or removed. 186 is bgp; beside another BGP daemon take a number of your own.
     #[schemars(extend("default" = 186))]
     pub(crate) protocol: Option<u8>,
-    /// The metric of our routes. The kernel keeps routes of one prefix apart by it and prefers the lowest.
+    /// The metric of our routes, 1 or more. The kernel keeps routes of one prefix apart by it and prefers the lowest.
     #[schemars(extend("default" = 20))]
     pub(crate) metric: Option<u32>,
     /// `true` leaves `net.ipv4.nexthop_compat_mode` alone. Otherwise ribtide sets it to 0 in its network namespace at
