@@ -299,3 +299,27 @@ def test_imported_routes_that_go_without_a_notification_are_noticed(host):
     agree(host, router, ALL[0], "ebgp", FIRST)
     assert metrics(router)["imported"] == 1
 
+
+
+def test_a_restart_with_another_protocol_number_leaves_no_route_of_the_run_before(host):
+    """They are no routes of another program, by which it would forward for ever."""
+    text = CONFIG.replace("suppress-fib-pending = true\n", "").replace("table = 254 }", "table = 254, protocol = 77, import = true }")
+    router = Ribtide(host, text)
+    first = Speaker(host, FIRST, 65010)
+    announce(first, 65010, FIRST, ALL[:10])
+
+    def there(protocol):
+        return {r["dst"] for r in json.loads(host.ip("-j", "-4", "route", "show", "table", "254", "proto", protocol))} & set(ALL)
+
+    wait_for("the routes", lambda: len(there("77")) == 10, alive=[router.process])
+    router.stop()
+    first.close()
+    assert len(there("77")) == 10, "a stop keeps them"
+    router.config.write_text(router.config.read_text().replace("protocol = 77", "protocol = 78"))
+    router.start()
+    wait_for("they are gone", lambda: not there("77"), 20, alive=[router.process])
+    first = Speaker(host, FIRST, 65010)
+    announce(first, 65010, FIRST, ALL[5:10])
+    first.send(END_OF_RIB)
+    wait_for("those that came again", lambda: there("78") == set(ALL[5:10]), alive=[router.process])
+    router.assert_agrees()

@@ -9,6 +9,7 @@ mod bgp;
 mod dataplanes;
 mod effects;
 mod fib;
+mod kernel_note;
 mod monitors;
 pub mod reload;
 pub mod router;

@@ -273,14 +273,19 @@ impl Reloader {
         let originate = originated(&former) != originated(&new);
         let by_interface = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.interfaces.clone());
         let interfaces = by_interface(&former) != by_interface(&new);
+        let by_range = |config: &Config| config.bgp.as_ref().map(|bgp| bgp.dynamic.clone());
+        let ranges = by_range(&former) != by_range(&new);
         log::reconfigure(&new.log);
         router.watchdog.configure(new.stall_timeout, new.stall_exit);
         let known = former.warnings();
         for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
             tracing::warn!(target: target::ROUTER, file = %file.display(), "{warning}");
         }
+        // Of a group without neighbours, say, which act on nothing yet.
+        let differing = ribtide_config::differences(&former, &new);
+        self.run_state.kernel_note().leave(&new);
         router.configure(new);
-        Ok(Reloaded {
+        let mut reloaded = Reloaded {
             file: file.clone(),
             shards: shards.map(resized),
             nexthop_cache,
@@ -288,6 +293,7 @@ impl Reloader {
             api_token,
             fib_policy,
             interfaces,
+            ranges,
             originate,
             rpki,
             bmp,
@@ -307,7 +313,11 @@ impl Reloader {
             bfd_added: bfd.added,
             bfd_removed: bfd.removed,
             bfd_changed: bfd.changed,
-        })
+        };
+        if reloaded.is_unchanged() {
+            reloaded.settings = differing.into_iter().map(|setting| setting.name).collect();
+        }
+        Ok(reloaded)
     }
 }
 

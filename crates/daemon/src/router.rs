@@ -149,6 +149,8 @@ impl Router {
         let api = Api::bind(&config.api).map_err(StartError::Api)?;
         let run_state = RunState::beside(&config.api.socket);
         // Before anything is written to the kernel.
+        run_state.kernel_note().remove_former(&config);
+        run_state.kernel_note().leave(&config);
         let restarted = run_state.restarted(&config);
         let bgp = match &config.bgp {
             Some(bgp) => Some(BgpBuilder::new(bgp, &rings).map_err(StartError::Bgp)?),

@@ -5,6 +5,7 @@
 //! system's boot, and a stop that removes all routes removes it too. The kernel answers for itself: routes with our protocol
 //! number are there or not. A chip behind an FPM server keeps its routes while ribtide is away, and one in this process does not.
 
+use crate::kernel_note::KernelNote;
 use ribtide_bgpd::session::Restarted;
 use ribtide_config::Config;
 use ribtide_dataplane::kernel::{Scope, installed_families};
@@ -31,6 +32,11 @@ impl RunState {
         // Without an id a file of an earlier boot would count, so there is none then.
         let boot = std::fs::read_to_string(BOOT_ID).unwrap_or_default();
         RunState { file: socket.with_extension(EXTENSION), boot: boot.trim().to_owned() }
+    }
+
+    /// The note of what runs leave in the kernel.
+    pub(crate) fn kernel_note(&self) -> KernelNote {
+        KernelNote::beside(&self.file, &self.boot)
     }
 
     /// Whether a run of this boot of the system has left its routes.

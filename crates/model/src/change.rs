@@ -113,6 +113,9 @@ pub struct Reloaded {
     /// Whether neighbours by interface are others, or have other settings.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interfaces: bool,
+    /// Whether ranges of dynamic neighbours are others, or have other settings.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ranges: bool,
     /// Whether other routes are originated, or by another policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub originate: bool,
@@ -128,7 +131,8 @@ pub struct Reloaded {
     /// Whether the log has other levels or another format.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
-    /// Changed settings of the whole router, by their names in the file.
+    /// Changed settings of the whole router, by their names in the file; all that differ, where nothing else here has
+    /// changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
     /// New VRFs.
@@ -168,16 +172,22 @@ pub struct Reloaded {
     pub bfd_changed: Vec<IpAddr>,
 }
 
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Reloaded {
+    /// Whether the router is as it was.
+    pub fn is_unchanged(&self) -> bool {
+        self.changes().is_empty()
+    }
+
+    /// A phrase for each change.
+    fn changes(&self) -> Vec<String> {
         let Reloaded {
-            file,
             shards,
             nexthop_cache,
             suppression,
             api_token,
             fib_policy,
             interfaces,
+            ranges,
             originate,
             rpki,
             bmp,
@@ -191,6 +201,7 @@ impl fmt::Display for Reloaded {
         changes.extend(api_token.then(|| "another API token is in force".into()));
         changes.extend(fib_policy.then(|| "routes go to the FIB by another policy".into()));
         changes.extend(interfaces.then(|| "other neighbours by interface".into()));
+        changes.extend(ranges.then(|| "other ranges of dynamic neighbours".into()));
         changes.extend(originate.then(|| "other routes are originated".into()));
         changes.extend(rpki.then(|| "there are other RPKI caches or local exceptions".into()));
         changes.extend(bmp.then(|| "there are other BMP stations".into()));
@@ -217,10 +228,17 @@ impl fmt::Display for Reloaded {
                 changes.push(format!("{what}: {}", list.join(", ")));
             }
         }
-        if changes.is_empty() {
-            return write!(f, "{}: nothing has changed", file.display());
+        changes
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, changes) = (self.file.display(), self.changes());
+        match changes.is_empty() {
+            true => write!(f, "{file}: nothing has changed"),
+            false => write!(f, "{file} is in force: {}", changes.join("; ")),
         }
-        write!(f, "{} is in force: {}", file.display(), changes.join("; "))
     }
 }
 
@@ -252,6 +270,7 @@ mod tests {
             api_token: false,
             fib_policy: false,
             interfaces: false,
+            ranges: false,
             originate: false,
             rpki: false,
             bmp: false,
