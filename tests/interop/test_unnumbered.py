@@ -1,12 +1,16 @@
 """Sessions over link-local addresses, and IPv4 over links that have no IPv4 address."""
 
+import ipaddress
 import json
 import socket
+import struct
 
 import pytest
 
 from harness import Bird, Frr, Gobgp, Host, Ribtide, wait_for
+from harness.config import HEAD, external
 from harness.sonic import Sonic
+from harness.speaker import Speaker, attribute, raw_update
 
 #: The networks that each host announces, and an address in each.
 LEFT4, LEFT6, LEFT = "198.51.100.0/24", "2001:db8:51::/48", ("198.51.100.1", "2001:db8:51::1")
@@ -115,7 +119,7 @@ def gateways(host, prefix):
     """The interfaces and gateways of a route in the kernel, by next-hop objects too."""
     objects = {n["id"]: n for n in json.loads(host.ip("-j", "nexthop", "show"))}
     found = set()
-    for route in json.loads(host.ip("-j", "route", "show", prefix)):
+    for route in json.loads(host.ip("-j", "-6" if ":" in prefix else "-4", "route", "show", prefix)):
         hop = objects.get(route.get("nhid"), route)
         hops = [objects.get(m["id"], {}) for m in hop["group"]] if "group" in hop else hop.get("nexthops", [hop])
         found |= {(h.get("dev"), h.get("via", {}).get("host", h.get("gateway"))) for h in hops}
@@ -197,6 +201,21 @@ protocol bgp ours {{
     far = two.link_local(two.right, "swp1")
     assert router.neighbor("swp1")["address"] == f"{far}%swp1"
     assert gateways(two.left, RIGHT4) == {("swp1", far)}
+
+
+@pytest.mark.parametrize("first", [b"", bytes(16)], ids=["alone", "after an unspecified address"])
+def test_lone_link_local_next_hop_in_a_session_over_ipv4(host, first):
+    """It is on the link of the session (RFC 2545 section 3): FRR and BIRD install such routes, and BIRD sends some behind `::`."""
+    router = Ribtide(host, HEAD + external("feeds", 65010, Host.FEEDS[0], 'import = ["accept"]') + "[fib]\nkernel = true\n")
+    speaker = Speaker(host, Host.FEEDS[0], 65010, more=bytes([1, 4, 0, 2, 0, 1]))
+    next_hop = first + ipaddress.ip_address("fe80::9").packed
+    network = ipaddress.ip_network(RIGHT6)
+    nlri = bytes([network.prefixlen]) + network.network_address.packed[:6]
+    reach = struct.pack("!HBB", 2, 1, len(next_hop)) + next_hop + b"\0" + nlri
+    path = struct.pack("!BBI", 2, 1, 65010)
+    speaker.send(raw_update(b"", attribute(0x40, 1, b"\0") + attribute(0x40, 2, path) + attribute(0x80, 14, reach)))
+    wait_for("the kernel has the route", lambda: gateways(host, RIGHT6) == {("feed0", "fe80::9")}, 30, alive=[router.process])
+    router.assert_agrees()
 
 
 @pytest.mark.feature("unnumbered sessions by interface, IPv4 routes with IPv6 next hops (RFC 8950)")

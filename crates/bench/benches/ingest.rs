@@ -146,6 +146,7 @@ fn peer(n: u32) -> IngestPeer {
         router_id: [198, 19, 0, n as u8].into(),
         kind,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

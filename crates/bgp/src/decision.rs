@@ -599,6 +599,7 @@ mod tests {
                     router_id: id(row.router_id),
                     kind,
                     multihop: false,
+                    link: None,
                     families,
                     path_ids: FamilySet::NONE,
                     long_lived: false,

@@ -180,6 +180,9 @@ pub struct PeerInfo {
     pub kind: PeerKind,
     /// Whether an external peer is more than one hop away; then its next hops need not be on a connected subnet.
     pub multihop: bool,
+    /// The zone of the link that its global address is on: a next hop that is a link-local address alone is on that link,
+    /// too (RFC 2545 section 3). A session over a link-local address has the zone in `address`.
+    pub link: Option<u32>,
     /// The negotiated families.
     pub families: FamilySet,
     /// Those in which it sends path identifiers (RFC 7911).

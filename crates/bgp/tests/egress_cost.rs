@@ -43,6 +43,7 @@ fn peer(n: u32, kind: PeerKind) -> Arc<PeerInfo> {
         router_id: address(n),
         kind,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

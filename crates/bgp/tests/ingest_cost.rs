@@ -40,6 +40,7 @@ fn peer() -> IngestPeer {
         router_id: Ipv4Addr::new(10, 0, 0, 3),
         kind: PeerKind::External,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

@@ -325,6 +325,7 @@ mod tests {
             router_id,
             kind: PeerKind::External,
             multihop: false,
+            link: None,
             families: FamilySet::ALL,
             path_ids: FamilySet::NONE,
             long_lived: false,

@@ -33,6 +33,7 @@ fn info(four_octet_as: bool, path_ids: FamilySet) -> Arc<PeerInfo> {
         router_id,
         kind: PeerKind::External,
         multihop: false,
+        link: None,
         families: FamilySet::ALL,
         path_ids,
         long_lived: false,

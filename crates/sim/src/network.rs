@@ -208,6 +208,7 @@ fn peer(n: usize, kind: Kind) -> PeerInfo {
         router_id: Ipv4Addr::new(10, 1, 0, byte),
         kind: of,
         multihop: kind == Kind::Multihop,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

@@ -423,6 +423,7 @@ mod tests {
             router_id,
             kind,
             multihop: false,
+            link: None,
             families,
             path_ids: FamilySet::NONE,
             long_lived: false,

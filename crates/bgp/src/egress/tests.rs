@@ -43,6 +43,7 @@ fn peer(id: u32, kind: PeerKind) -> PeerInfo {
         router_id: Ipv4Addr::from(0x0a02_0000 + id),
         kind,
         multihop: false,
+        link: None,
         families: BOTH,
         path_ids: FamilySet::NONE,
         long_lived: false,

@@ -311,10 +311,13 @@ impl Settings {
         }
         let families = self.families.and(theirs);
         if families == FamilySet::NONE {
-            return refuse(
-                subcode::UNSUPPORTED_CAPABILITY,
-                "the peer offers none of the configured address families".into(),
-            );
+            // RFC 5492 section 5: the data are the capabilities that the peer lacks.
+            let mut lacks = Vec::new();
+            self.families.iter().for_each(|family| Capability::multiprotocol(family).write(&mut lacks));
+            return Err(Refusal {
+                notification: Notification::with_data(code::OPEN, subcode::UNSUPPORTED_CAPABILITY, lacks),
+                because: "the peer offers none of the configured address families".into(),
+            });
         }
         let role = match self.peer_role(&roles) {
             Ok(role) => role,
@@ -660,7 +663,8 @@ mod tests {
         assert_eq!(n.families, FamilySet::IPV6_UNICAST);
         let vpn = [Capability::Multiprotocol { afi: 1, safi: 128 }];
         let refusal = negotiate(&ours, &custom(65002, 90, [1, 1, 1, 1], &vpn)).unwrap_err();
-        assert_eq!((refusal.notification.code, refusal.notification.subcode), (2, 7));
+        let ipv4_and_ipv6 = vec![1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1];
+        assert_eq!(refusal.notification, Notification::with_data(2, 7, ipv4_and_ipv6));
     }
 
     #[test]

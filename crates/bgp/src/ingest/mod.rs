@@ -170,7 +170,7 @@ impl Ingest {
             }
         }
         let Some(mut next_hop) = update.next_hop::<N::Family>() else { return };
-        if let Some(zone) = context.zone {
+        if let Some(zone) = context.zone.or(context.link.filter(|_| next_hop.is_link_local())) {
             next_hop = next_hop.on_link(zone);
         }
         if matches!(update.disposition(), Disposition::TreatAsWithdraw { .. }) {

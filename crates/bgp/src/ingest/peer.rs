@@ -127,6 +127,8 @@ pub(super) struct Context {
     role: Option<(Role, u32)>,
     /// The link of a session over link-local addresses: that of its next hops.
     pub(super) zone: Option<u32>,
+    /// That of next hops which are a link-local address alone, in another session.
+    pub(super) link: Option<u32>,
     /// Whether the peer is of another AS, outside of our confederation.
     is_external: bool,
 }
@@ -229,6 +231,7 @@ impl Context {
             first_member_as: if info.kind == PeerKind::Confederation { info.asn } else { 0 },
             first_as: if settings.enforce_first_as && external { info.asn } else { 0 },
             zone: zone_of(info.address),
+            link: info.link,
         }
     }
 

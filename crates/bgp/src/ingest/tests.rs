@@ -10,12 +10,13 @@ use ribtide_policy::{
     Actions, AsPathSet, Condition, Definition, Match, Named, Numbers, Policy, PrefixCondition, PrefixSet,
     Statement, Then,
 };
+use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AnyPrefix, Prefix, V4, V6, logical_shard};
 use ribtide_wire::bgp::attribute::{Origin, code};
 use ribtide_wire::bgp::build::UpdatePacker;
 use ribtide_wire::bgp::update::{AttributeFilter, FaultKind};
 use ribtide_wire::bgp::{AsPath, build};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 const HEADER: usize = 19;
@@ -30,6 +31,7 @@ fn peer(kind: PeerKind, settings: IngestSettings) -> IngestPeer {
         router_id: Ipv4Addr::new(10, 0, 0, 3),
         kind,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,
@@ -556,6 +558,27 @@ fn loopback_next_hops_are_refused_but_in_a_session_over_the_loopback() {
     let mut over_it = IngestPeer::new(Arc::new(info), settings());
     ingest.update(&mut over_it, &loopback, &mut out).unwrap();
     assert_eq!(over_it.counters.announced, 1);
+}
+
+/// RFC 2545 section 3: a lone link-local address is on the link that the session shares. One beside a global address is not
+/// needed to resolve the route.
+#[test]
+fn lone_link_local_next_hops_are_on_the_link_of_a_session_over_a_global_address() {
+    let mut ingest = Ingest::default();
+    let peer = peer(PeerKind::External, settings());
+    let (global, local) = ("2001:db8::2".parse().unwrap(), "fe80::2".parse().unwrap());
+    let mut resolved_by = |link, next_hop| {
+        let info = PeerInfo { families: FamilySet::UNICAST, link, ..PeerInfo::clone(&peer.info) };
+        let mut peer = IngestPeer::new(Arc::new(info), settings());
+        let mut out = ShardBatches::new([0; 64]);
+        let bytes = announce::<V6>(&attributes(&[65001], |_| {}), next_hop, &["2001:db8:a::/48"]);
+        ingest.update(&mut peer, &bytes, &mut out).unwrap();
+        out.drain().flat_map(|(_, batch)| batch.ops).find_map(|op| Some(op.attrs?.next_hop().addr())).unwrap()
+    };
+    let alone = NextHop::from_v6(local, None);
+    assert_eq!(split_zone(resolved_by(Some(7), alone)), (local.into(), Some(7)));
+    assert_eq!(split_zone(resolved_by(None, alone)), (local.into(), None));
+    assert_eq!(resolved_by(Some(7), NextHop::from_v6(global, Some(local))), IpAddr::from(global));
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn peer(n: u32) -> Arc<PeerInfo> {
         router_id: Ipv4Addr::from(n),
         kind: PeerKind::External,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

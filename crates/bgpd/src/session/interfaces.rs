@@ -38,17 +38,27 @@ enum OnLink<'a> {
 
 impl Interfaces {
     fn interface_to(&self, address: IpAddr) -> OnLink<'_> {
-        let mut best: Option<(u8, bool, &str)> = None;
-        for state in self.0.values() {
-            let Some(len) = state.holds(address) else { continue };
-            // Of several that are as good the answer does not depend on their order.
-            best = best.max(Some((len, state.up, &state.name)));
-        }
-        match best {
-            Some((_, true, name)) => OnLink::Up(name),
-            Some((_, false, name)) => OnLink::Down(name),
+        match self.best(address) {
+            Some((_, true, name, _)) => OnLink::Up(name),
+            Some((_, false, name, _)) => OnLink::Down(name),
             None => OnLink::No,
         }
+    }
+
+    /// The number and name of the interface that is up and has the address on its subnet.
+    pub(super) fn link_to(&self, address: IpAddr) -> Option<(u32, &str)> {
+        self.best(address).filter(|(_, up, ..)| *up).map(|(_, _, name, index)| (index, name))
+    }
+
+    /// The interface with the longest subnet that has the address: length, whether it is up, name, number.
+    fn best(&self, address: IpAddr) -> Option<(u8, bool, &str, u32)> {
+        let mut best: Option<(u8, bool, &str, u32)> = None;
+        for (index, state) in &self.0 {
+            let Some(len) = state.holds(address) else { continue };
+            // Of several that are as good the answer does not depend on their order.
+            best = best.max(Some((len, state.up, &state.name, *index)));
+        }
+        best
     }
 
     /// The interface of this number.

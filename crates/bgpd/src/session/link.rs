@@ -274,6 +274,11 @@ impl Sessions {
             router_id: negotiated.router_id,
             kind: peer.kind,
             multihop: peer.settings.is_multihop(),
+            link: self
+                .links
+                .link_to(peer.address)
+                .filter(|_| !peer.settings.is_multihop())
+                .map(|(index, name)| super::unnumbered::zone(interfaces, index, name)),
             families: negotiated.families,
             path_ids: negotiated.path_ids,
             long_lived: peer.settings.graceful_restart.long_lived_time.is_some(),

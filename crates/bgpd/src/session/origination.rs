@@ -187,6 +187,7 @@ impl Sessions {
             router_id: self.router_id,
             kind,
             multihop: false,
+            link: None,
             families,
             path_ids: FamilySet::NONE,
             long_lived: false,

@@ -435,6 +435,6 @@ impl Sessions {
 
 /// The zone of an interface's link-local addresses: its number in the RIB manager. Without the kernel's interfaces, that is the
 /// number of its `[[interface]]` table.
-fn zone(configured: &[InterfaceConfig], index: u32, name: &str) -> u32 {
+pub(super) fn zone(configured: &[InterfaceConfig], index: u32, name: &str) -> u32 {
     configured.iter().find(|interface| interface.name == name).map_or(index, |interface| interface.index)
 }

@@ -34,6 +34,7 @@ fn peer(n: u8) -> Arc<PeerInfo> {
         router_id: address,
         kind: PeerKind::External,
         multihop: false,
+        link: None,
         families,
         path_ids: FamilySet::NONE,
         long_lived: false,

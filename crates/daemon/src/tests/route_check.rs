@@ -62,6 +62,7 @@ socket = "{}"
             router_id: PEER,
             kind: PeerKind::External,
             multihop: false,
+            link: None,
             families,
             path_ids: FamilySet::NONE,
             long_lived: false,

@@ -100,7 +100,7 @@ impl<'a> Capability<'a> {
     }
 
     /// Appends code, length and value. A value beyond 255 bytes has no encoding and is cut there.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         let mut put = |code: u8, value: &[u8]| {
             let value = value.get(..255).unwrap_or(value);
             out.extend_from_slice(&[code, value.len() as u8]);

@@ -41,6 +41,11 @@ impl NextHop {
         }
     }
 
+    /// Whether it is a link-local address without a global one.
+    pub fn is_link_local(self) -> bool {
+        matches!(self, NextHop::V6 { global, .. } if global.is_unicast_link_local())
+    }
+
     /// The same where its link-local address is on the link of interface `zone`: that of a session over
     /// link-local addresses.
     pub fn on_link(self, zone: u32) -> NextHop {
