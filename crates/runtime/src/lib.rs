@@ -7,6 +7,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod activity;
+pub mod allocator;
 pub mod call;
 pub mod clock;
 pub mod code_pages;

@@ -308,7 +308,7 @@ impl Core {
     ) {
         let tables = tables.get_mut::<F>();
         let mut spots = [Spot::default(); GROUP];
-        self.prefetch(tables, prefixes, None, &mut spots);
+        self.prefetch(tables, prefixes, None, true, &mut spots);
         for spot in &spots[..prefixes.len()] {
             let table = &mut tables[usize::from(spot.logical)];
             if spot.at != NONE && table.get(spot.at as usize).gate().waits_for(fence) {

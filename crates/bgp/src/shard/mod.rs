@@ -109,6 +109,8 @@ struct Core {
     late: u64,
     /// Paths that were dropped because their prefix had too many.
     surplus: u64,
+    /// Paths that announcements replaced since the last prefetch.
+    replaced: u32,
     /// The second of the router's clock.
     now: u32,
 }
@@ -165,6 +167,7 @@ impl Shard {
                 seed,
                 late: 0,
                 surplus: 0,
+                replaced: 0,
                 now: 0,
             },
             work: scans::Work::default(),
@@ -311,8 +314,11 @@ impl Shard {
                 while group.taken < end {
                     let at = group.taken % GROUP;
                     if at == 0 {
-                        let leaving = path.is_none().then_some(session);
-                        core.prefetch(tables, &prefixes[group.taken..], leaving, &mut group.spots);
+                        // A session that replaces paths is likely to go on with it.
+                        let replaces = std::mem::take(&mut core.replaced) > 0;
+                        let leaving = (replaces || path.is_none()).then_some(session);
+                        let arrive = path.is_some();
+                        core.prefetch(tables, &prefixes[group.taken..], leaving, arrive, &mut group.spots);
                     }
                     let (prefix, spot) = (prefixes[group.taken], group.spots[at]);
                     group.taken += 1;
@@ -696,6 +702,7 @@ impl Core {
         let now = self.stamp();
         let (mut effect, gone) = match place {
             Some(at) => {
+                self.replaced += 1;
                 let effect = self.before_departure(route, at);
                 let gone = route.replace(&mut self.paths, at, path, now);
                 if gone.session != path.session {
@@ -791,15 +798,26 @@ impl Core {
 
     /// Removes the paths of ended sessions from a route, but retained ones. Returns whether a path is left.
     fn purge<F: BgpFamily>(&mut self, route: &mut Route<F>, out: &mut ShardOut) -> bool {
-        let over = |core: &Core, route: &Route<F>| {
-            route.paths(&core.paths).iter().position(|path| !core.sessions.get(path.session).keeps::<F>())
-        };
-        while let Some(at) = over(self, route) {
-            if !self.forget(route, at, out) {
+        let leaving = self.sessions.leaving::<F>();
+        let mut from = 0;
+        loop {
+            let paths = &route.paths(&self.paths)[from..];
+            let Some(at) = self.place_of_leaving::<F>(paths, leaving) else { return true };
+            from += at;
+            if !self.forget(route, from, out) {
                 return false;
             }
         }
-        true
+    }
+
+    /// Index of the first path whose session has ended, but of a retained one. `leaving`: [`Sessions::leaving`].
+    #[inline]
+    fn place_of_leaving<F: BgpFamily>(&self, paths: &[Path], leaving: Option<u16>) -> Option<usize> {
+        match leaving {
+            // In most purges, so a path costs no look at its session.
+            Some(number) => paths.iter().position(|path| path.session == number),
+            None => paths.iter().position(|path| !self.sessions.get(path.session).keeps::<F>()),
+        }
     }
 
     /// Removes the path at `at`. Returns whether a path is left; if not, the caller removes the
@@ -808,18 +826,20 @@ impl Core {
         let old = self.selected_of(route);
         self.note_fed(route, out);
         let left = route.len() > 1;
-        let gone = if left {
+        let (effect, gone) = if left {
             let effect = self.before_departure(route, at);
             let gone = route.remove(&mut self.paths, at);
             if effect != Effect::Keep {
                 self.decide(route);
             }
-            gone
+            (effect, gone)
         } else {
-            route.paths(&self.paths)[0]
+            (Effect::Rescan, route.paths(&self.paths)[0])
         };
-        let new = left.then(|| self.selected_of(route));
-        self.changed(route, Some(old), new, out);
+        if effect != Effect::Keep || self.several || route.is_held() {
+            let new = left.then(|| self.selected_of(route));
+            self.changed(route, Some(old), new, out);
+        }
         self.sessions.counts::<F>(gone.session).paths -= 1;
         self.release::<F>(gone);
         self.ranked.note(route.prefix());

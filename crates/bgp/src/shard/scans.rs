@@ -322,9 +322,11 @@ impl Shard {
         out: &mut ShardOut,
     ) -> Option<u32> {
         let table = &mut self.tables.get_mut::<F>()[usize::from(logical)];
-        table.walk(from, budget, &mut self.core, Core::prefetch_best, |core, route| {
-            core.apply(kind, route, part, out)
-        })
+        let prefetch: fn(&Core, &[Route<F>]) = match kind {
+            Kind::Purge => Core::prefetch_purge,
+            _ => Core::prefetch_best,
+        };
+        table.walk(from, budget, &mut self.core, prefetch, |core, route| core.apply(kind, route, part, out))
     }
 }
 

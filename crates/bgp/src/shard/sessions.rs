@@ -327,6 +327,15 @@ impl Sessions {
         change(&mut session.held);
     }
 
+    /// The only session whose paths of family `F` may have to go; `None`: there are several, or none.
+    #[inline]
+    pub(super) fn leaving<F: BgpFamily>(&self) -> Option<u16> {
+        match self.ending[..] {
+            [only] if !self.get(only).keeps::<F>() => Some(only),
+            _ => None,
+        }
+    }
+
     /// Whether any paths are to be swept.
     pub(super) fn any_ending(&self) -> bool {
         self.ending.iter().any(|number| self.get(*number).is_to_sweep())
