@@ -71,6 +71,11 @@ fn lost_link_state_is_noticed() {
 }
 
 #[test]
+fn trust_in_a_syncd_that_was_started_again_is_noticed() {
+    assert!(is_noticed(Break::TrustedSyncd));
+}
+
+#[test]
 fn shortened_script_fails_again() {
     check_shortened(|seed, kept, shorten| {
         simulate::<Script>(seed, kept, Some(Break::LostWithdrawal), shorten).failure

@@ -2,7 +2,7 @@
 
 use crate::rig::Rig;
 use ribtide_swss::beside::{BesideEvent, BesideOut, LearnedRow};
-use ribtide_swss::orch::OrchOut;
+use ribtide_swss::orch::{OrchEvent, OrchOut};
 
 const SWITCH: &str = "SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000";
 const RIF: &str = "SAI_OBJECT_TYPE_ROUTER_INTERFACE";
@@ -716,4 +716,48 @@ fn ten_thousand_objects_are_found_with_their_names() {
     // Its row, the row of its link, and two that open orchagent.
     assert_eq!(count(|row| matches!(row, LearnedRow::Port(_))), 2 * INTERFACES + 2);
     assert!(!beside.needs_names());
+}
+
+/// syncd starts again without a route, a group and a member, and with a route to another next hop.
+#[test]
+fn objects_that_a_restarted_syncd_lacks_are_made_again_in_the_ids_of_the_view() {
+    let mut rig = started();
+    let both = "nexthop=10.0.0.2,10.0.1.2 ifname=Ethernet0,Ethernet1";
+    for (key, row) in [
+        ("20.0.0.0/24", "nexthop=10.0.0.2 ifname=Ethernet0"),
+        ("20.0.1.0/24", "nexthop=10.0.1.2 ifname=Ethernet1"),
+        ("20.0.2.0/24", both),
+        ("20.0.3.0/24", "nexthop=10.0.2.2 ifname=Ethernet2"),
+    ] {
+        rig.route(key, row);
+    }
+    let before = rig.syncd.objects.clone();
+    let verified = |rig: &mut Rig| {
+        rig.own_events.clear();
+        rig.orch.verify(false);
+        rig.settle();
+        match rig.own_events.as_slice() {
+            [OrchEvent::Verified { differences, .. }] => *differences,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(verified(&mut rig).is_none());
+    rig.syncd.objects.retain(|key, _| {
+        let gone = ["20.0.0.0/24", "20.0.2.0/24"].iter().any(|dest| key.contains(dest));
+        !gone && !key.contains("NEXT_HOP_GROUP")
+    });
+    let other = hop_id(3, 1);
+    let route =
+        rig.syncd.objects.get_mut(&format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("20.0.3.0/24")));
+    route.unwrap().insert("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID".into(), other);
+    let differences = verified(&mut rig);
+    assert_eq!((differences.missing, differences.changed, differences.surplus), (5, 1, 0));
+    let targets =
+        |objects: &std::collections::BTreeMap<String, std::collections::BTreeMap<String, String>>| {
+            let to = |fields: &std::collections::BTreeMap<String, String>| {
+                fields.get("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID").cloned()
+            };
+            objects.iter().map(|(key, fields)| (key.clone(), to(fields))).collect::<Vec<_>>()
+        };
+    assert_eq!(targets(&rig.syncd.objects), targets(&before));
 }

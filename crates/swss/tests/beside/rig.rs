@@ -3,7 +3,7 @@
 
 use crate::syncd::Syncd;
 use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, ViewRecord};
-use ribtide_swss::orch::{Orch, OrchConfig, OrchOut, VidCounter, VidSource};
+use ribtide_swss::orch::{Orch, OrchConfig, OrchEvent, OrchOut, VidCounter, VidSource};
 use ribtide_swss::row::RouteRow;
 use ribtide_swss::sai::text::Message;
 use ribtide_swss::{Change, Row, json};
@@ -16,6 +16,8 @@ pub(crate) struct Rig {
     /// Replies to the client, in order.
     pub(crate) replies: Vec<(u64, Message)>,
     pub(crate) events: Vec<BesideEvent>,
+    /// Events of ribtide's orchagent.
+    pub(crate) own_events: Vec<OrchEvent>,
     /// What outlives ribtide of a view in progress.
     view: Vec<ViewRecord>,
     pub(crate) number: u64,
@@ -34,12 +36,13 @@ impl Rig {
         Rig {
             beside: Beside::new(Box::new(vids.clone()), 1),
             orch: Orch::new(
-                OrchConfig { responses: true, retry_ms: 10, ..OrchConfig::default() },
+                OrchConfig { responses: true, verifies: true, retry_ms: 10, ..OrchConfig::default() },
                 Box::new(vids),
             ),
             syncd: Syncd::default(),
             replies: Vec::new(),
             events: Vec::new(),
+            own_events: Vec::new(),
             view: Vec::new(),
             number: 0,
             now_ms: 0,
@@ -55,6 +58,7 @@ impl Rig {
             own.requests.drain(..).for_each(|request| self.beside.request(request));
             self.beside.run(&mut out);
             moved |= self.carry_out(&mut out, &mut own);
+            self.own_events.append(&mut own.events);
             if !moved {
                 return;
             }

@@ -77,6 +77,28 @@ impl Syncd {
                     pairs.iter().flat_map(|pair| [pair.0.clone(), value(pair)]).collect();
                 return reply("SUCCESS", array(&values), "Sgetresponse");
             }
+            ("bulkget", key) => {
+                let object = key.rsplit_once(':').unwrap().0;
+                let mut found = Vec::new();
+                for (id, joined) in pairs {
+                    let fields = self.objects.get(&format!("{object}:{id}"));
+                    found.push(format!(
+                        "SAI_STATUS_{}",
+                        if fields.is_some() { "SUCCESS" } else { "ITEM_NOT_FOUND" }
+                    ));
+                    let forward = "SAI_PACKET_ACTION_FORWARD".to_owned();
+                    let value = |part: &str, fields: &Fields| {
+                        let name = part.split_once('=').unwrap().0;
+                        let is_action = name == "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
+                        let value = fields.get(name).or(is_action.then_some(&forward))?;
+                        Some(format!("{name}={value}"))
+                    };
+                    let values =
+                        fields.map(|fields| joined.split('|').filter_map(|part| value(part, fields)));
+                    found.push(values.map(|values| values.collect::<Vec<_>>().join("|")).unwrap_or_default());
+                }
+                return reply("SUCCESS", array(&found), "Sgetresponse");
+            }
             ("create" | "set" | "remove", key) => {
                 let status = self.one(op, key, pairs.into_iter().collect());
                 return reply(status, "[]".into(), "Sgetresponse");
