@@ -11,7 +11,7 @@ use ribtide_bgp::peer::{EgressSettings, FamilySet, PeerId, PeerInfo, PeerKind};
 use ribtide_policy::{
     CommunitySet, Condition, Definition, Match, Named, Policy, Statement, Then, ValidityCondition,
 };
-use ribtide_prefix::{Families, Prefix, Rng, V4};
+use ribtide_prefix::{Families, PREFETCH_BATCH, Prefix, Rng, V4};
 use ribtide_rpki::{Validity, Vrp, Vrps};
 use ribtide_wire::bgp::attribute::{Origin, code};
 use ribtide_wire::bgp::build::UpdatePacker;
@@ -140,9 +140,9 @@ fn kept() {
 }
 
 /// What origin validation costs a reader, with a policy of one statement on a community in its place and without any:
-/// prefixes in no order, four an UPDATE, and payloads for three of ten.
+/// prefixes in no order, four an UPDATE, and payloads for three of ten. *Both* tests the community and the state.
 ///
-/// `ONLY=N` runs one of the three, for `valgrind --tool=callgrind --toggle-collect='*profiled_updates*'`.
+/// `ONLY=N` runs one of the four, for `valgrind --tool=callgrind --toggle-collect='*profiled_updates*'`.
 #[test]
 #[ignore = "a measurement"]
 fn validated() {
@@ -178,11 +178,13 @@ fn validated() {
     }
     let table = Arc::new(Vrps::new(Families { v4: payloads, v6: Vec::new() }));
     let tagged: CommunitySet = ["1:666".parse().expect("a community")].into_iter().collect();
-    let policy = |statement: Statement| {
-        let accept = Statement { then: Then::Accept, ..Statement::default() };
-        let statements = vec![Statement { then: Then::Reject, ..statement }, accept];
+    let both = |rejected: Vec<Statement>| {
+        let mut statements: Vec<Statement> =
+            rejected.into_iter().map(|statement| Statement { then: Then::Reject, ..statement }).collect();
+        statements.push(Statement { then: Then::Accept, ..Statement::default() });
         Arc::new(Policy::new(vec![Arc::new(Definition { name: "import".into(), statements })], true))
     };
+    let policy = |statement| both(vec![statement]);
     let tag = Statement {
         conditions: vec![Condition::CommunitySet(Named::new("tagged", tagged), Match::Any)],
         ..Statement::default()
@@ -194,8 +196,9 @@ fn validated() {
     };
     let kinds = [
         ("policy", settings(policy(tag.clone()))),
-        ("kept", IngestSettings { keep_received: true, ..settings(policy(tag)) }),
-        ("validated", settings(policy(invalid))),
+        ("kept", IngestSettings { keep_received: true, ..settings(policy(tag.clone())) }),
+        ("validated", settings(policy(invalid.clone()))),
+        ("both", settings(both(vec![tag, invalid]))),
     ];
     let only: Option<usize> = std::env::var("ONLY").ok().and_then(|text| text.parse().ok());
     for (_, (name, settings)) in kinds.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| *n == only))
@@ -228,12 +231,18 @@ fn profiled_updates(ingest: &mut Ingest, peer: &mut IngestPeer, updates: &[Vec<u
     };
     let since = cpu();
     for batch in updates.chunks(BATCH) {
+        let mut prefetched = 0;
         for (n, update) in batch.iter().enumerate() {
             // As the reader does.
-            if peer.validates()
-                && let Some(next) = batch.get(n + 1)
-            {
-                ingest.prefetch(peer, next);
+            if n >= prefetched && peer.validates() {
+                let mut prefixes = 0;
+                while prefixes < PREFETCH_BATCH
+                    && let Some(next) = batch.get(prefetched)
+                {
+                    prefixes = ingest.note_ahead(peer, next);
+                    prefetched += 1;
+                }
+                ingest.prefetch();
             }
             ingest.update(peer, update, &mut out).expect("the UPDATE is well formed");
         }

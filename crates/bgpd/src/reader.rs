@@ -30,7 +30,9 @@ use ribtide_bgp::message::{Prefixes, ShardIn};
 use ribtide_bgp::peer::{FamilySet, PeerId, PeerInfo};
 use ribtide_bgp::shard::Split;
 use ribtide_bgp::watch::WatchSet;
-use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, ByFamily, Families, for_each_bgp_family};
+use ribtide_prefix::{
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, ByFamily, Families, PREFETCH_BATCH, for_each_bgp_family,
+};
 use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::activity::Busy;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
@@ -827,7 +829,12 @@ impl Reader {
         let len = rest.len();
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(None) };
         let bound = session.recorded.bound();
+        // How many bytes there were after the messages that were prefetched for.
+        let mut unprefetched = len;
         while let Some(Frame { kind, body, total_len }) = frame(rest, session.max_len).map_err(What::Fault)? {
+            if rest.len() <= unprefetched && session.peer.validates() {
+                unprefetched = prefetch(&mut self.ingest, session, rest);
+            }
             *rest = (*rest).get(total_len..).unwrap_or_default();
             if rest.len() >= bound {
                 *recent = rest.len();
@@ -835,9 +842,6 @@ impl Reader {
             session.messages.count(kind);
             let report = match kind {
                 MessageType::Update => {
-                    if session.peer.validates() {
-                        prefetch_next(&self.ingest, session, rest);
-                    }
                     let before = session.peer.counters.treated_as_withdraw;
                     let done = self.ingest.update(&mut session.peer, body, &mut self.batches);
                     let end_of_rib = done.map_err(What::Fault)?;
@@ -908,12 +912,21 @@ impl Reader {
     }
 }
 
-/// Prefetches for the next message, while this one is handled.
+/// Prefetches for the next messages: as many as have some prefixes together, so that look-ups wait for memory at the same
+/// time. Returns how many bytes follow these messages.
 #[inline(never)]
-fn prefetch_next(ingest: &Ingest, session: &Session, rest: &[u8]) {
-    if let Ok(Some(Frame { kind: MessageType::Update, body, .. })) = frame(rest, session.max_len) {
-        ingest.prefetch(&session.peer, body);
+fn prefetch(ingest: &mut Ingest, session: &Session, mut rest: &[u8]) -> usize {
+    let mut prefixes = 0;
+    while prefixes < PREFETCH_BATCH
+        && let Ok(Some(Frame { kind, body, total_len })) = frame(rest, session.max_len)
+    {
+        if kind == MessageType::Update {
+            prefixes = ingest.note_ahead(&session.peer, body);
+        }
+        rest = rest.get(total_len..).unwrap_or_default();
     }
+    ingest.prefetch();
+    rest.len()
 }
 
 /// Reports the maximums of prefixes that a session reached.

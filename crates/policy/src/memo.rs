@@ -23,10 +23,20 @@ pub struct Memo<T>(State<T>);
 enum State<T> {
     /// The same for every prefix; `None`: rejected.
     Settled(Option<T>),
-    /// By the validation state of the prefix; `None`: not evaluated yet.
-    ByValidity([Option<Option<T>>; Validity::ALL.len()]),
+    /// By the validation state of the prefix.
+    ByValidity(ByValidity<T>),
     Open(Box<Tree<T>>),
 }
+
+#[derive(Debug)]
+struct ByValidity<T> {
+    /// The number of the outcome of each state; [`UNKNOWN`]: not evaluated yet.
+    numbers: [u8; Validity::ALL.len()],
+    /// At most one for each state; `None`: rejected.
+    outcomes: [Option<T>; Validity::ALL.len()],
+}
+
+const UNKNOWN: u8 = u8::MAX;
 
 #[derive(Debug)]
 struct Tree<T> {
@@ -59,9 +69,13 @@ impl<T> Memo<T> {
     /// Evaluates the policy as far as the attributes decide. `make` gets the changes of an accepted
     /// route.
     pub fn new(policy: &Policy, route: &Route<'_>, make: impl FnOnce(Changes) -> T) -> Memo<T> {
+        // The first prefix shows whether attributes decide: to run the policy for that alone costs as much as that prefix.
+        if policy.tests_only_validity() {
+            let numbers = [UNKNOWN; Validity::ALL.len()];
+            return Memo(State::ByValidity(ByValidity { numbers, outcomes: Default::default() }));
+        }
         Memo(match policy.run(route, |_| None, |_| {}) {
             Some(outcome) => State::Settled(outcome.map(make)),
-            None if policy.tests_only_validity() => State::ByValidity(Default::default()),
             None => State::Open(Box::new(Tree { tests: Vec::new(), outcomes: Vec::new() })),
         })
     }
@@ -86,20 +100,57 @@ impl<T> Memo<T> {
         prefix: Prefix<F>,
         make: impl FnOnce(Changes) -> T,
     ) -> Option<&mut T> {
-        match &mut self.0 {
-            State::Settled(outcome) => outcome.as_mut(),
-            State::ByValidity(outcomes) => {
-                let validity = route.validity(prefix);
-                let outcome = &mut outcomes[validity as usize];
-                outcome.get_or_insert_with(|| policy.with_validity(route, validity).map(make)).as_mut()
-            }
-            State::Open(tree) => {
+        match self.0 {
+            State::Settled(ref mut outcome) => outcome.as_mut(),
+            State::ByValidity(_) => self.of_validity(policy, route, route.validity(prefix), make),
+            State::Open(ref mut tree) => {
                 let outcome = match tree.find(policy, route, prefix) {
                     Some(outcome) => outcome,
                     None => tree.learn(policy, route, prefix, make),
                 };
                 tree.outcomes[outcome as usize].as_mut()
             }
+        }
+    }
+
+    /// Whether the validation state of the prefix decides, and nothing else of it: then [`Memo::of_validity`] has the results.
+    #[inline]
+    pub fn is_by_validity(&self) -> bool {
+        matches!(self.0, State::ByValidity(_))
+    }
+
+    /// The result for a prefix of this state, as [`Memo::decide`]; `None` where other tests of prefixes decide.
+    #[inline]
+    pub fn of_validity(
+        &mut self,
+        policy: &Policy,
+        route: &Route<'_>,
+        validity: Validity,
+        make: impl FnOnce(Changes) -> T,
+    ) -> Option<&mut T> {
+        let state = validity as usize;
+        if let State::ByValidity(ByValidity { numbers, outcomes }) = &mut self.0
+            && numbers[state] == UNKNOWN
+        {
+            let (changes, same) = policy.with_validity(route, validity);
+            let outcome = changes.map(make);
+            if same.iter().all(|same| *same) {
+                self.0 = State::Settled(outcome);
+            } else {
+                numbers
+                    .iter_mut()
+                    .zip(same)
+                    .filter(|(_, same)| *same)
+                    .for_each(|(number, _)| *number = state as u8);
+                outcomes[state] = outcome;
+            }
+        }
+        match &mut self.0 {
+            State::Settled(outcome) => outcome.as_mut(),
+            State::ByValidity(ByValidity { numbers, outcomes }) => {
+                outcomes[usize::from(numbers[state])].as_mut()
+            }
+            State::Open(_) => None,
         }
     }
 }

@@ -37,6 +37,8 @@ pub struct Policy {
     last: Option<(Step, Statement)>,
     /// The result of the list for every route, if it neither tests nor changes routes.
     constant: Option<PolicyResult>,
+    /// The result of the list by validation state, if nothing else decides about routes and none is changed.
+    by_validity: Option<[PolicyResult; Validity::ALL.len()]>,
     /// Whether any statement tests the validation state, and whether any that of the path.
     tests_validity: bool,
     tests_path: bool,
@@ -87,6 +89,7 @@ impl Policy {
             graceful_shutdown,
             last: graceful_shutdown.statement().map(last),
             constant: None,
+            by_validity: None,
             tests_validity: false,
             tests_path: false,
             hash: 0,
@@ -108,6 +111,7 @@ impl Policy {
         policy.constant = policy.constant_list();
         policy.tests_validity = policy.steps.iter().any(|step| policy.statement(step).validity.is_some());
         policy.tests_path = policy.steps.iter().any(|step| policy.statement(step).path.is_some());
+        policy.by_validity = policy.tests_validity.then(|| policy.results_by_validity()).flatten();
         policy
     }
 
@@ -160,6 +164,43 @@ impl Policy {
             Then::Reject if plain => Some(PolicyResult::Reject),
             _ => None,
         }
+    }
+
+    /// The results for prefixes with these attributes by [`Validity`], if the policy leaves routes as they are and tests
+    /// nothing but that state, and whether they have the community GRACEFUL_SHUTDOWN.
+    #[inline]
+    pub fn constant_by_validity(&self, attributes: &[u8]) -> Option<[PolicyResult; Validity::ALL.len()]> {
+        self.by_validity.filter(|_| self.graceful_shutdown.spares(attributes))
+    }
+
+    fn results_by_validity(&self) -> Option<[PolicyResult; Validity::ALL.len()]> {
+        let mut results = [self.end; Validity::ALL.len()];
+        for validity in Validity::ALL {
+            let mut at = 0;
+            while let Some(step) = self.steps.get(at) {
+                at += 1;
+                let statement = self.statement(step);
+                if statement.validity.is_some_and(|condition| condition.0 != validity) {
+                    continue;
+                }
+                let tests_more =
+                    !statement.conditions.is_empty() || !step.sets.is_empty() || statement.path.is_some();
+                if tests_more || !statement.actions.is_empty() {
+                    return None;
+                }
+                match statement.then {
+                    Then::Accept => results[validity as usize] = PolicyResult::Accept,
+                    Then::Reject => results[validity as usize] = PolicyResult::Reject,
+                    Then::NextStatement => continue,
+                    Then::NextPolicy => {
+                        at = step.next_policy as usize;
+                        continue;
+                    }
+                }
+                break;
+            }
+        }
+        Some(results)
     }
 
     /// Whether any statement tests the validation state, so that a change of the table of payloads may change
@@ -322,16 +363,29 @@ impl Policy {
         }
     }
 
-    /// Whether the validation state is all that results depend on, beside the attributes.
+    /// Whether results depend on the validation state, and on nothing else beside the attributes.
     #[inline]
     pub(crate) fn tests_only_validity(&self) -> bool {
-        self.sets.is_empty() && !self.tests_path
+        self.tests_validity && self.sets.is_empty() && !self.tests_path
     }
 
-    /// The result for a prefix of this state, of a policy that [tests nothing else](Policy::tests_only_validity).
+    /// The result for a prefix of this state, of a policy that [tests nothing else](Policy::tests_only_validity), and
+    /// for which states it is the same, by [`Validity`].
     #[inline(never)]
-    pub(crate) fn with_validity(&self, route: &Route<'_>, validity: Validity) -> Option<Changes> {
-        self.run(route, |test| Some(test == validity_test(validity)), |_| {}).flatten()
+    pub(crate) fn with_validity(
+        &self,
+        route: &Route<'_>,
+        validity: Validity,
+    ) -> (Option<Changes>, [bool; Validity::ALL.len()]) {
+        let mut same = [true; Validity::ALL.len()];
+        let holds = |test| {
+            for other in Validity::ALL {
+                same[other as usize] &= (test == validity_test(other)) == (test == validity_test(validity));
+            }
+            Some(test == validity_test(validity))
+        };
+        let result = self.run(route, holds, |_| {}).flatten();
+        (result, same)
     }
 
     fn statement(&self, step: &Step) -> &Statement {

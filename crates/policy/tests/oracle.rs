@@ -434,6 +434,14 @@ proptest! {
             if let Some(constant) = policy.constant() {
                 prop_assert_eq!(found.as_ref(), (constant == ribtide_policy::PolicyResult::Accept).then_some(&plain));
             }
+            if let Some(results) = policy.constant_by_validity(&bytes) {
+                let is_accepted = results[states.0 as usize] == ribtide_policy::PolicyResult::Accept;
+                prop_assert_eq!(found.as_ref(), is_accepted.then_some(&plain));
+            }
+            if memo.is_by_validity() {
+                let by_state = memo.of_validity(&policy, &route, states.0, read);
+                prop_assert_eq!(by_state.as_deref(), expected.as_ref());
+            }
             let (explained, sentences) = policy.explain(&route, prefix.any());
             prop_assert_eq!(explained.map(read), expected);
             prop_assert!(sentences.iter().all(|s| !s.is_empty()) && !sentences.is_empty());

@@ -7,7 +7,9 @@
 //! 29 for an IPv6 one, without a pointer.
 
 use crate::aspa::Aspas;
-use ribtide_prefix::{AnyPrefix, Bits, Families, Family, Prefix, for_each_family, per_family, prefetch};
+use ribtide_prefix::{
+    AnyPrefix, Bits, Families, Family, PREFETCH_BATCH, Prefix, for_each_family, per_family, prefetch,
+};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::rtr::Payload;
 use std::fmt;
@@ -101,6 +103,8 @@ struct Entry<F: Family> {
     covering: u32,
     len: u8,
     max_len: u8,
+    /// Whether the entry before has the same prefix.
+    repeats: bool,
 }
 
 impl<F: Family> Entry<F> {
@@ -175,11 +179,6 @@ impl Index {
     }
 }
 
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
-/// Lines of a bucket that are prefetched: most have no more.
-const PREFETCHED_LINES: usize = 4;
-
 impl<F: Family> Table<F> {
     /// The entries between which the place of these bits is.
     #[inline]
@@ -197,18 +196,51 @@ impl<F: Family> Table<F> {
     fn not_after(&self, prefix: Prefix<F>) -> usize {
         let (from, to) = self.bucket(prefix.bits());
         let bucket = self.entries.get(from..to).unwrap_or_default();
-        from + bucket.partition_point(|entry| (entry.bits, entry.len) <= (prefix.bits(), prefix.len()))
+        let (bits, len) = (prefix.bits(), prefix.len());
+        // No branch depends on an entry: it would be mispredicted half of the time.
+        from + bucket
+            .partition_point(|entry| (entry.bits < bits) | ((entry.bits == bits) & (entry.len <= len)))
     }
 
-    /// Reads the memory of a bucket.
-    #[inline]
-    fn prefetch(&self, prefix: Prefix<F>) {
-        let (from, _) = self.bucket(prefix.bits());
-        // The entry before a bucket often covers it. The number of reads does not depend on memory, so that none waits.
-        for line in 0..PREFETCHED_LINES {
-            let at = from.wrapping_sub(1).wrapping_add(line * LINE / size_of::<Entry<F>>());
-            prefetch(self.entries.get(at).map(|entry| entry.len));
+    /// Reads the memory that look-ups of these prefixes need. Each loop has little but reads that do not depend on each
+    /// other, so that a core waits for many of them at the same time.
+    fn prefetch(&self, prefixes: &[Prefix<F>]) {
+        for some in prefixes.chunks(PREFETCH_BATCH) {
+            let mut buckets = [(0, 0); PREFETCH_BATCH];
+            for (bucket, prefix) in buckets.iter_mut().zip(some) {
+                *bucket = self.bucket(prefix.bits());
+            }
+            let mut read = 0;
+            for (from, to) in buckets.iter().take(some.len()) {
+                // The entry before a bucket often covers it. Most buckets have no line of the cache between these.
+                for at in [from.wrapping_sub(1), from.midpoint(*to), to.wrapping_sub(1)] {
+                    read |= self.entries.get(at).map_or(0, |entry| entry.len);
+                }
+            }
+            prefetch(read);
         }
+    }
+
+    /// The validation state of a route.
+    #[inline]
+    fn validate(&self, prefix: Prefix<F>, origin: Origin) -> Validity {
+        let mut state = Validity::NotFound;
+        let mut at = self.not_after(prefix).wrapping_sub(1);
+        // "No route can be Matched by a VRP whose ASN is zero" (RFC 6811 section 2).
+        let origin = origin.0.unwrap_or(0);
+        while let Some(entry) = self.entries.get(at) {
+            let covers = entry.covers(prefix);
+            if covers & (prefix.len() <= entry.max_len) & (entry.asn == origin) & (origin != 0) {
+                return Validity::Valid;
+            }
+            // What covers the route is this entry or covers this entry.
+            (state, at) = match covers {
+                true if entry.repeats => (Validity::Invalid, at - 1),
+                true => (Validity::Invalid, entry.covering as usize),
+                false => (state, entry.covering as usize),
+            };
+        }
+        state
     }
 
     /// The payloads that cover a prefix, from the longest to the shortest.
@@ -292,23 +324,14 @@ impl Vrps {
         self.0.get::<F>().covering(prefix)
     }
 
-    /// Reads the memory that [`Vrps::validate`] needs, for a prefix that follows soon.
-    #[inline]
-    pub fn prefetch<F: Family>(&self, prefix: Prefix<F>) {
-        self.0.get::<F>().prefetch(prefix);
+    /// Reads the memory that [`Vrps::validate`] needs, for prefixes that follow soon.
+    pub fn prefetch<F: Family>(&self, prefixes: &[Prefix<F>]) {
+        self.0.get::<F>().prefetch(prefixes);
     }
 
     /// The validation state of a route.
     pub fn validate<F: Family>(&self, prefix: Prefix<F>, origin: Origin) -> Validity {
-        let mut state = Validity::NotFound;
-        for vrp in self.covering(prefix) {
-            // "No route can be Matched by a VRP whose ASN is zero" (RFC 6811 section 2).
-            if prefix.len() <= vrp.max_len && vrp.asn != 0 && origin == Origin(Some(vrp.asn)) {
-                return Validity::Valid;
-            }
-            state = Validity::Invalid;
-        }
-        state
+        self.0.get::<F>().validate(prefix, origin)
     }
 
     /// As [`Vrps::validate`], for either family.
@@ -348,6 +371,7 @@ impl<F: Family> Table<F> {
                 covering: NONE,
                 len: prefix.len(),
                 max_len,
+                repeats: false,
             })
             .collect();
         // The last entries of the prefixes that cover the present one, the shortest first.
@@ -366,6 +390,7 @@ impl<F: Family> Table<F> {
                 && entry.prefix() == prefix
             {
                 entry.covering = covering;
+                entry.repeats = end > begin;
                 end += 1;
             }
             open.push((end - 1) as u32);
@@ -418,10 +443,7 @@ impl<F: Family> Iterator for Covering<'_, F> {
 
     fn next(&mut self) -> Option<Vrp<F>> {
         let entry = *self.entry()?;
-        // The entries of one prefix are adjacent.
-        let is_same = |other: &Entry<F>| (other.bits, other.len) == (entry.bits, entry.len);
-        let before = self.at.checked_sub(1).filter(|before| self.entries.get(*before).is_some_and(is_same));
-        self.at = before.unwrap_or(entry.covering as usize);
+        self.at = if entry.repeats { self.at - 1 } else { entry.covering as usize };
         Some(entry.vrp())
     }
 }
@@ -568,6 +590,9 @@ mod tests {
     /// The index finds the place that a search of all entries finds.
     fn places<F: Family>(entries: &[Vrp<F>], queries: impl Iterator<Item = Prefix<F>>) {
         let table = Table::new(entries.to_vec());
+        let queries: Vec<_> = queries.collect();
+        // It reads memory, and nothing beyond it.
+        table.prefetch(&queries);
         for query in queries {
             let place = table.entries.partition_point(|entry| entry.prefix() <= query);
             assert_eq!(table.not_after(query), place, "{query:?} of {}", entries.len());

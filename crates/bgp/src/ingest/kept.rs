@@ -7,7 +7,7 @@
 //! The log is bounded: where too much of it is of the past, its oldest part moves to the map, twice as fast as it grows.
 
 use crate::attr::AttrSet;
-use ribtide_prefix::{Map, SortedMap};
+use ribtide_prefix::{Bits, Map, SortedMap};
 use ribtide_wire::bgp::nlri::{Nlri, Nlris};
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -67,17 +67,17 @@ impl<N> Default for KeptRoutes<N> {
 impl<N: Nlri + Ord + Hash> KeptRoutes<N> {
     /// Adds the routes of an UPDATE, whose fields are well formed. `None`: they were withdrawn.
     #[inline]
-    pub(super) fn extend(&mut self, attrs: Option<&AttrSet>, routes: &Nlris<'_, N>) {
+    pub(super) fn extend(&mut self, attrs: Option<AttrSet>, routes: &Nlris<'_, N>) {
         self.push(attrs, |nlri| routes.fields().iter().for_each(|field| nlri.extend_from_slice(field)));
     }
 
     /// Adds routes one by one.
-    pub(super) fn extend_each(&mut self, attrs: Option<&AttrSet>, routes: impl Iterator<Item = N>) {
+    pub(super) fn extend_each(&mut self, attrs: Option<AttrSet>, routes: impl Iterator<Item = N>) {
         self.push(attrs, |nlri| routes.for_each(|route| route.encode(nlri)));
     }
 
     #[inline]
-    fn push(&mut self, attrs: Option<&AttrSet>, write: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, attrs: Option<AttrSet>, write: impl FnOnce(&mut Vec<u8>)) {
         if self.log.back().is_none_or(Chunk::is_full) {
             self.begin_chunk();
         }
@@ -86,7 +86,7 @@ impl<N: Nlri + Ord + Hash> KeptRoutes<N> {
         write(&mut chunk.nlri);
         if chunk.nlri.len() > before {
             // A run for each UPDATE: what was scanned does not change.
-            chunk.runs.push(Run { attrs: attrs.cloned(), end: chunk.nlri.len() as u32 });
+            chunk.runs.push(Run { attrs, end: chunk.nlri.len() as u32 });
         }
     }
 
@@ -104,10 +104,12 @@ impl<N: Nlri + Ord + Hash> KeptRoutes<N> {
                 self.is_moving = true;
             }
         }
+        // As large as the last one, so that it is not copied while it grows.
+        let chunk = self.log.back().map_or_else(Chunk::default, Chunk::room_like);
         if self.is_moving {
             (0..MOVED_AT_ONCE).for_each(|_| self.move_chunk());
         }
-        self.log.push_back(Chunk::default());
+        self.log.push_back(chunk);
     }
 
     /// Bytes of the map.
@@ -118,11 +120,13 @@ impl<N: Nlri + Ord + Hash> KeptRoutes<N> {
     /// Whether at most a quarter of the changes is of the past, judged by a sample.
     fn is_mostly_present(&self) -> bool {
         let (mut changes, mut sample): (usize, Map<N, bool>) = (0, Map::default());
-        let hasher = sample.hasher().clone();
+        // An odd number that no peer knows, so that none chooses what the sample has.
+        let factor = sample.hasher().hash_one(0_u8) | 1;
         for chunk in &self.log {
-            chunk.for_each(0, |attrs, route| {
-                // The low and the high bits choose the place in the map.
-                if (hasher.hash_one(route) >> 32).is_multiple_of(SAMPLED) {
+            chunk.for_each(0, |attrs, route: N| {
+                let bits = route.prefix().bits().left();
+                let hash = ((bits >> 64) as u64 ^ bits as u64).wrapping_mul(factor);
+                if (hash >> 56).is_multiple_of(SAMPLED) {
                     changes += 1;
                     sample.insert(route, attrs.is_some());
                 }
@@ -223,6 +227,15 @@ fn put<N: Copy + Ord>(map: &mut SortedMap<N, AttrSet>, route: N, attrs: Option<&
 }
 
 impl Chunk {
+    /// An empty one with room for as much, and some more.
+    fn room_like(&self) -> Chunk {
+        let with_slack = |len: usize| len + len / 32;
+        Chunk {
+            runs: Vec::with_capacity(with_slack(self.runs.len())),
+            nlri: Vec::with_capacity(with_slack(self.nlri.len())),
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.nlri.len() + self.runs.len() * size_of::<Run>() >= CHUNK
     }
@@ -310,7 +323,7 @@ mod tests {
                         tree.extend(routes.iter().map(|route| (*route, n as u32)));
                         let mut field = Vec::new();
                         routes.drain(..).for_each(|route| route.encode(&mut field));
-                        kept.extend(Some(&attrs(n as u8)), &Nlris::new(&field));
+                        kept.extend(Some(attrs(n as u8)), &Nlris::new(&field));
                     }
                 }
             }
@@ -333,17 +346,17 @@ mod tests {
         let of = |n: u32| Prefix::<V4>::new(n << 8, 24);
         let attrs = attrs(1);
         let mut kept = KeptRoutes::default();
-        (0..20_000).for_each(|n| kept.extend_each(Some(&attrs), [of(n)].into_iter()));
+        (0..20_000).for_each(|n| kept.extend_each(Some(attrs.clone()), [of(n)].into_iter()));
         assert_eq!((kept.map.entries(), kept.estimate()), (0, 20_000));
         // The same routes again, and again.
-        (0..200_000).for_each(|n| kept.extend_each(Some(&attrs), [of(n % 20_000)].into_iter()));
+        (0..200_000).for_each(|n| kept.extend_each(Some(attrs.clone()), [of(n % 20_000)].into_iter()));
         assert!(kept.log.len() * CHUNK * 2 < kept.map_size(), "{} chunks", kept.log.len());
         assert_eq!(kept.sorted().count(), 20_000);
         drop(kept);
         // One route that flaps.
         let mut kept = KeptRoutes::default();
         for n in 0..20_000 {
-            kept.extend_each(Some(&attrs).filter(|_| n % 2 == 0), [of(7)].into_iter());
+            kept.extend_each(Some(attrs.clone()).filter(|_| n % 2 == 0), [of(7)].into_iter());
             assert!(kept.log.len() <= 20 && kept.map.entries() < 3000);
         }
         assert_eq!(kept.sorted().count(), 0);
@@ -354,15 +367,15 @@ mod tests {
     fn a_scan_has_the_last_change_when_older_ones_move_after_it() {
         let of = |n: u32| Prefix::<V4>::new(n << 8, 24);
         let mut kept = KeptRoutes::default();
-        kept.extend_each(Some(&attrs(1)), [of(1)].into_iter());
+        kept.extend_each(Some(attrs(1)), [of(1)].into_iter());
         // Flaps of another route, so that the log moves soon.
         let flap = |kept: &mut KeptRoutes<_>, times| {
-            (0..times).for_each(|_| kept.extend_each(Some(&attrs(2)), [of(9)].into_iter()));
+            (0..times).for_each(|_| kept.extend_each(Some(attrs(2)), [of(9)].into_iter()));
         };
         while kept.log.is_empty() || kept.log[0].runs.len() < 3 {
             flap(&mut kept, 1);
         }
-        kept.extend_each(Some(&attrs(3)), [of(1)].into_iter());
+        kept.extend_each(Some(attrs(3)), [of(1)].into_iter());
         kept.begin_scan();
         let seen = |kept: &mut KeptRoutes<_>| {
             assert!(kept.scan(|route| route == of(1), 1, &mut 100));

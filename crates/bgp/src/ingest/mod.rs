@@ -30,11 +30,11 @@ use import::Import;
 use kept::KeptRoutes;
 use max_prefixes::{Accepted, Admission};
 use peer::Context;
+use received::{Ahead, Received, origin_of, path_of};
 pub use received::{KeptFilter, KeptPlace, KeptRoute, ReceivedView};
-use received::{Received, origin_of, path_of};
 use recent::Recent;
 use ribtide_policy::{PolicyResult, Validation};
-use ribtide_prefix::{Afi, AfiSafi, BgpFamilies, BgpFamily, Prefix, Set, for_each_bgp_family};
+use ribtide_prefix::{Afi, AfiSafi, BgpFamilies, BgpFamily, Families, Prefix, Set, for_each_bgp_family};
 use ribtide_rpki::Vrps;
 use ribtide_wire::bgp::attribute::{Attribute, Attributes, code, flags};
 use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
@@ -55,6 +55,8 @@ pub struct Ingest {
     run: Run,
     /// The table that routes are validated against.
     vrps: Arc<Vrps>,
+    /// Scratch memory for prefixes that soon are validated.
+    ahead: Families<Ahead>,
 }
 
 /// Scratch memory for prefixes, and for those with path identifiers.
@@ -199,53 +201,75 @@ impl Ingest {
             forget::<N>(received, update);
             return refuse(why, routes.withdraw(announced()));
         }
-        let Ingest { recent, import, content, run, vrps } = self;
+        let Ingest { recent, import, content, run, vrps, ahead: _ } = self;
         // A martian counts as withdrawn: an earlier list may have accepted it.
         let mut martians = Vec::new();
         let first_bytes = settings.martians.first_bytes::<N::Family>();
         let announced = announced().filter(|route| {
             !(first_bytes.has(route.prefix()) && settings.martians.takes(*route, &mut martians))
         });
-        if let Some(received) = received {
-            keep::<N>(received, settings, recent.intern(content), update);
-        }
+        let kept =
+            received.as_deref_mut().map(|received| (N::kept(received), recent.intern(content).clone()));
         if settings.import.constant_for(content.attributes()) == Some(PolicyResult::Accept) {
             let (count, beyond) = routes.announce(recent.intern(content), announced);
             counters.announced += count;
             refuse(Refusal::MaxPrefixes, beyond);
-            return refuse(Refusal::Martian, routes.withdraw_all(martians));
-        }
-        let source = info.source();
-        let validation = settings.import.tests_rpki().then(|| {
-            let attributes = content.attributes();
-            let rule = context.path_rule().filter(|_| settings.import.tests_path());
-            let path = rule.map(|rule| vrps.aspas().verify(path_of(attributes), &rule));
-            Validation { vrps, origin: origin_of(attributes, info.egress.local_asn), path }
-        });
-        let mut result =
-            import.evaluate(&settings.import, source, family, next_hop, validation, content, recent);
-        let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {
-            let Some(attrs) = attrs else { return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes)) };
-            let (count, beyond) = routes.announce(attrs, prefixes);
+        } else if let Some(results) = settings.import.constant_by_validity(content.attributes()) {
+            let origin = origin_of(content.attributes(), info.egress.local_asn);
+            // A prefix that an UPDATE has twice has one result, so the rejected ones may follow.
+            let rejected = N::run(run);
+            let accepted = announced.filter(|route| {
+                let validity = vrps.validate(route.prefix().ip(), origin);
+                let is_accepted = results[validity as usize] == PolicyResult::Accept;
+                if !is_accepted {
+                    rejected.push(*route);
+                }
+                is_accepted
+            });
+            let (count, beyond) = routes.announce(recent.intern(content), accepted);
             counters.announced += count;
             refuse(Refusal::MaxPrefixes, beyond);
-        };
-        if let Some(attrs) = result.settled() {
-            add(attrs, &mut { announced });
-            return refuse(Refusal::Martian, routes.withdraw_all(martians));
-        }
-        // Prefixes with the same result become one run.
-        let run = N::run(run);
-        let mut last: Option<AttrSet> = None;
-        for route in announced {
-            let attrs = result.on(route.prefix());
-            if !batches::same(attrs, last.as_ref()) {
-                add(last.as_ref(), &mut run.drain(..));
-                last = attrs.cloned();
+            if !rejected.is_empty() {
+                refuse(Refusal::ImportPolicy, routes.withdraw(rejected.drain(..)));
             }
-            run.push(route);
+        } else {
+            let source = info.source();
+            let validation = settings.import.tests_rpki().then(|| {
+                let attributes = content.attributes();
+                let rule = context.path_rule().filter(|_| settings.import.tests_path());
+                let path = rule.map(|rule| vrps.aspas().verify(path_of(attributes), &rule));
+                Validation { vrps, origin: origin_of(attributes, info.egress.local_asn), path }
+            });
+            let mut result =
+                import.evaluate(&settings.import, source, family, next_hop, validation, content, recent);
+            let mut add = |attrs: Option<&AttrSet>, prefixes: &mut dyn Iterator<Item = N>| {
+                let Some(attrs) = attrs else {
+                    return refuse(Refusal::ImportPolicy, routes.withdraw(prefixes));
+                };
+                let (count, beyond) = routes.announce(attrs, prefixes);
+                counters.announced += count;
+                refuse(Refusal::MaxPrefixes, beyond);
+            };
+            if let Some(attrs) = result.settled() {
+                add(attrs, &mut { announced });
+            } else {
+                // Prefixes with the same result become one run.
+                let run = N::run(run);
+                let mut last: Option<AttrSet> = None;
+                for route in announced {
+                    let attrs = result.on(route.prefix());
+                    if !batches::same(attrs, last.as_ref()) {
+                        add(last.as_ref(), &mut run.drain(..));
+                        last = attrs.cloned();
+                    }
+                    run.push(route);
+                }
+                add(last.as_ref(), &mut run.drain(..));
+            }
         }
-        add(last.as_ref(), &mut run.drain(..));
+        if let Some((kept, attrs)) = kept {
+            keep::<N>(kept, attrs, update, settings, &martians);
+        }
         refuse(Refusal::Martian, routes.withdraw_all(martians));
     }
 
@@ -335,18 +359,17 @@ fn forget<N: SessionNlri>(received: &mut Option<Box<Received>>, update: &Update<
 #[cold]
 #[inline(never)]
 fn keep<N: SessionNlri>(
-    received: &mut Received,
-    settings: &IngestSettings,
-    attrs: &AttrSet,
+    kept: &mut KeptRoutes<N>,
+    attrs: AttrSet,
     update: &Update<'_>,
+    settings: &IngestSettings,
+    martians: &[N],
 ) {
-    let (routes, kept) = (update.announced_nlri::<N>(), N::kept(received));
-    let first_bytes = settings.martians.first_bytes::<N::Family>();
-    if routes.clone().fold(false, |any, route| any | first_bytes.has(route.prefix())) {
-        let is_martian = |route: &N| settings.martians.contains(route.prefix());
-        kept.extend_each(None, routes.clone().filter(is_martian));
-        kept.extend_each(Some(attrs), routes.filter(|route| !is_martian(route)));
-    } else {
+    let routes = update.announced_nlri::<N>();
+    if martians.is_empty() {
         kept.extend(Some(attrs), &routes);
+    } else {
+        kept.extend_each(None, martians.iter().copied());
+        kept.extend_each(Some(attrs), routes.filter(|route| !settings.martians.contains(route.prefix())));
     }
 }

@@ -18,8 +18,8 @@ use crate::attr::AttrSet;
 use crate::filter::FilterMemo;
 use ribtide_policy::{AttributeFilter, PrefixFilter, Route, Validation};
 use ribtide_prefix::{
-    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Family, PREFETCH_BATCH, Prefix,
-    for_each_bgp_family, per_bgp_family,
+    AfiSafi, AnyPrefix, BgpFamilies, BgpFamily, Families, Family, Prefix, for_each_bgp_family,
+    for_each_family, per_bgp_family, per_family,
 };
 use ribtide_rpki::{ChangedPrefixes, Origin, PathRule, PathState, Validity, Vrps};
 use ribtide_wire::bgp::AsPath;
@@ -27,6 +27,11 @@ use ribtide_wire::bgp::attribute::{Attributes, code};
 use ribtide_wire::bgp::nlri::{Nlris, PathPrefix};
 use ribtide_wire::bgp::update;
 use std::sync::Arc;
+
+per_family! {
+    /// Prefixes that soon are validated.
+    pub(super) struct Ahead<F> = Vec<Prefix<F>>;
+}
 
 per_bgp_family! {
     /// The routes of a family.
@@ -177,6 +182,9 @@ impl Received {
     }
 }
 
+/// Bytes of NLRI that are noted of an UPDATE: what is prefetched for more of them would not stay in a first-level cache.
+const NOTED_FIELD: usize = 1024;
+
 /// What it takes of the budget of a slice to move a chunk of the log, in look-ups.
 const MOVED_CHUNK_COST: usize = 1024;
 /// What it takes to look through one.
@@ -237,22 +245,31 @@ impl IngestPeer {
 }
 
 impl Ingest {
-    /// Reads the memory that validation of an UPDATE needs, for one that follows: its body. A table of payloads is larger
-    /// than a cache.
-    #[inline(never)]
-    pub fn prefetch(&self, peer: &IngestPeer, body: &[u8]) {
-        let Some((family, field)) = update::peek_announced(body) else { return };
+    /// Notes the prefixes that an UPDATE announces, which follows soon: its body. Returns how many are noted.
+    #[inline]
+    pub fn note_ahead(&mut self, peer: &IngestPeer, body: &[u8]) -> usize {
+        let Some((family, field)) = update::peek_announced(body) else { return 0 };
+        // The last route may be cut.
+        let field = field.get(..NOTED_FIELD).unwrap_or(field);
+        let mut count = 0;
         for_each_bgp_family!(F => if F::ID == family {
+            let ahead = self.ahead.get_mut::<<F as BgpFamily>::Address>();
             match peer.has_path_ids::<F>() {
-                false => self.prefetch_field::<Prefix<F>>(field),
-                true => self.prefetch_field::<PathPrefix<F>>(field),
+                false => Nlris::<Prefix<F>>::new(field).for_each(|route| ahead.push(route.ip())),
+                true => Nlris::<PathPrefix<F>>::new(field).for_each(|route| ahead.push(route.prefix.ip())),
             }
+            count = ahead.len();
         });
+        count
     }
 
-    fn prefetch_field<N: SessionNlri>(&self, field: &[u8]) {
-        let routes = Nlris::<N>::new(field).take(PREFETCH_BATCH);
-        routes.for_each(|route| self.vrps.prefetch(route.prefix().ip()));
+    /// Reads the memory that validation of the noted prefixes needs: a table of payloads is larger than a cache.
+    pub fn prefetch(&mut self) {
+        for_each_family!(F => {
+            let ahead = self.ahead.get_mut::<F>();
+            self.vrps.prefetch(ahead);
+            ahead.clear();
+        });
     }
 
     /// Validates later routes against this table. Returns the former one.

@@ -8,34 +8,54 @@ use ribtide_wire::bgp::nlri::{Nlri, PathPrefix};
 use ribtide_wire::bgp::role::Role;
 use std::collections::BTreeMap;
 
-/// Rejects invalid routes, prefers valid ones, and accepts the others; or, for `strict`, rejects invalid paths, and accepts
-/// valid routes, and those with a valid path.
-fn policy(strict: bool) -> Arc<Policy> {
+/// What a policy of these tests does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Rejects invalid routes, prefers valid ones, and accepts the others.
+    Prefers,
+    /// Rejects invalid paths, and accepts valid routes, and those with a valid path.
+    Strict,
+    /// Rejects invalid routes, and accepts the others as they are.
+    Rejects,
+    /// Rejects routes whose path ends in a set, also valid ones, then invalid ones; accepts the others.
+    RejectsMore,
+}
+
+fn policy(kind: Kind) -> Arc<Policy> {
     let statement = |validity, local_pref, then| Statement {
         validity: Some(ValidityCondition(validity)),
         actions: Actions { local_pref, ..Actions::default() },
         then,
         ..Statement::default()
     };
-    let statements = match strict {
-        false => vec![
+    let of_path = |state, local_pref, then| Statement {
+        path: Some(PathCondition(state)),
+        actions: Actions { local_pref, ..Actions::default() },
+        then,
+        ..Statement::default()
+    };
+    let accept = Statement { then: Then::Accept, ..Statement::default() };
+    let statements = match kind {
+        Kind::Prefers => vec![
             statement(Validity::Invalid, None, Then::Reject),
             statement(Validity::Valid, Some(200), Then::Accept),
-            Statement { then: Then::Accept, ..Statement::default() },
+            accept,
         ],
-        true => {
-            let of_path = |state, local_pref, then| Statement {
-                path: Some(PathCondition(state)),
-                actions: Actions { local_pref, ..Actions::default() },
-                then,
+        Kind::Strict => vec![
+            of_path(PathState::Invalid, None, Then::Reject),
+            statement(Validity::Valid, None, Then::Accept),
+            of_path(PathState::Valid, Some(300), Then::Accept),
+        ],
+        Kind::Rejects => vec![statement(Validity::Invalid, None, Then::Reject), accept],
+        Kind::RejectsMore => vec![
+            Statement {
+                conditions: vec![Condition::OriginEq(Origin::Incomplete)],
+                then: Then::Reject,
                 ..Statement::default()
-            };
-            vec![
-                of_path(PathState::Invalid, None, Then::Reject),
-                statement(Validity::Valid, None, Then::Accept),
-                of_path(PathState::Valid, Some(300), Then::Accept),
-            ]
-        }
+            },
+            statement(Validity::Invalid, None, Then::Reject),
+            accept,
+        ],
     };
     Arc::new(Policy::new(vec![Arc::new(Definition { name: "rpki".into(), statements })], true))
 }
@@ -83,6 +103,11 @@ impl Session {
     }
 
     fn update(&mut self, update: &[u8]) {
+        // As the reader does.
+        if self.peer.validates() {
+            self.ingest.note_ahead(&self.peer, update);
+            self.ingest.prefetch();
+        }
         self.ingest.update(&mut self.peer, update, &mut self.out).unwrap();
         self.hand_on();
     }
@@ -137,7 +162,7 @@ impl Session {
 
 #[test]
 fn another_table_sends_only_routes_with_another_result() {
-    let mut session = Session::new(IngestSettings { import: policy(false), ..settings() });
+    let mut session = Session::new(IngestSettings { import: policy(Kind::Prefers), ..settings() });
     let all = ["10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16", "11.0.0.0/8"];
     session.update(&announce_v4(&attributes(&[65001, 9], |_| {}), &all));
     assert_eq!(all.map(|prefix| session.has(prefix)), [Some(100); 4], "nothing is known");
@@ -163,7 +188,7 @@ fn another_table_sends_only_routes_with_another_result() {
 
 #[test]
 fn other_aspa_records_send_only_routes_with_another_path_state() {
-    let import = policy(true);
+    let import = policy(Kind::Strict);
     let mut session =
         Session::new(IngestSettings { import: import.clone(), role: Some(Role::Provider), ..settings() });
     session.update(&announce_v4(&attributes(&[65001, 9], |_| {}), &["10.0.0.0/8", "11.0.0.0/8"]));
@@ -210,7 +235,7 @@ fn body<N: Nlri>(attributes: Option<&[u8]>, routes: impl IntoIterator<Item = N>)
 
 #[test]
 fn paths_of_a_prefix_are_kept_and_evaluated_apart() {
-    let mut session = Session::with_path_ids(IngestSettings { import: policy(false), ..settings() });
+    let mut session = Session::with_path_ids(IngestSettings { import: policy(Kind::Prefers), ..settings() });
     let (prefix, other) = ("10.0.0.0/8".parse().unwrap(), "10.1.0.0/16".parse().unwrap());
     let path = |path_id| PathPrefix::<V4> { prefix, path_id };
     session.update(&body(Some(&attributes(&[65001, 9], |_| {})), [path(0), path(7)]));
@@ -281,7 +306,7 @@ fn only_sessions_that_need_it_keep_routes() {
 
 #[test]
 fn kept_routes_are_those_that_policy_may_accept() {
-    let mut session = Session::new(IngestSettings { import: policy(false), ..settings() });
+    let mut session = Session::new(IngestSettings { import: policy(Kind::Prefers), ..settings() });
     let kept = |session: &mut Session| -> Vec<String> {
         session
             .ingest
@@ -316,7 +341,7 @@ enum Step {
     /// Records: a customer and a provider each.
     Aspas(Vec<(u32, u32)>),
     Evaluate(usize),
-    Policy(bool),
+    Policy(Kind),
     Forget,
 }
 
@@ -336,7 +361,7 @@ fn paths() -> [Vec<u8>; 4] {
     let set =
         |out: &mut Vec<u8>| build::as_path(out, AsPath::new(&[2, 1, 0, 0, 0xfd, 0xe9, 1, 1, 0, 0, 0, 2]));
     let mut with_set = Vec::new();
-    build::origin(&mut with_set, Origin::Igp);
+    build::origin(&mut with_set, Origin::Incomplete);
     set(&mut with_set);
     [
         attributes(&[65001, 1], |_| {}),
@@ -344,6 +369,10 @@ fn paths() -> [Vec<u8>; 4] {
         with_set,
         attributes(&[65001, 65000], |_| {}),
     ]
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop::sample::select(&[Kind::Prefers, Kind::Strict, Kind::Rejects, Kind::RejectsMore][..])
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -355,7 +384,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => prop::collection::vec((n, 0..9u8, 0..3u32), 0..5).prop_map(Step::Vrps),
         2 => prop::collection::vec((0..3u32, prop::sample::select(&[0, 1, 65001][..])), 0..3).prop_map(Step::Aspas),
         3 => (0..6usize).prop_map(Step::Evaluate),
-        1 => any::<bool>().prop_map(Step::Policy),
+        1 => kind().prop_map(Step::Policy),
         1 => Just(Step::Forget),
     ];
     prop::collection::vec(step, 0..40)
@@ -365,13 +394,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn results_are_those_of_the_last_routes_policy_and_table(steps in steps(), path_ids in any::<bool>()) {
-        let mut strict = false;
+    fn results_are_those_of_the_last_routes_policy_and_table(steps in steps(), path_ids in any::<bool>(), first in kind()) {
+        let mut last = first;
         let role = Some(Role::Provider);
-        let with = |strict| IngestSettings { import: policy(strict), role, ..settings() };
+        let with = |kind| IngestSettings { import: policy(kind), role, ..settings() };
         let mut session = match path_ids {
-            true => Session::with_path_ids(with(strict)),
-            false => Session::new(with(strict)),
+            true => Session::with_path_ids(with(last)),
+            false => Session::new(with(last)),
         };
         let send = |session: &mut Session, attributes: Option<&[u8]>, routes: &[PathPrefix<V4>]| {
             let routes = routes.iter().copied();
@@ -389,9 +418,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Announce(prefixes, id, path) => {
-                    let mut announced: Vec<_> = prefixes.into_iter().map(|n| route(n, id)).collect();
-                    announced.sort_unstable();
-                    announced.dedup();
+                    // Often one twice.
+                    let announced: Vec<_> = prefixes.into_iter().map(|n| route(n, id)).collect();
                     routes.extend(announced.iter().map(|route| (*route, path)));
                     send(&mut session, Some(&paths[path]), &announced);
                 }
@@ -418,15 +446,15 @@ proptest! {
                     session.ingest.evaluate_again(&mut session.peer, &mut session.out, budget);
                     session.hand_on();
                 }
-                Step::Policy(other) => {
-                    strict = other;
-                    session.peer.set(with(strict));
+                Step::Policy(kind) => {
+                    last = kind;
+                    session.peer.set(with(last));
                 }
                 Step::Forget => session.ingest.forget(),
             }
         }
         session.settle();
-        let policy = policy(strict);
+        let policy = policy(last);
         let mut expected = BTreeMap::new();
         for (key, path) in routes {
             let prefix = key.prefix;
