@@ -11,6 +11,7 @@ use super::request::{
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Uri};
@@ -204,8 +205,8 @@ impl Endpoints {
         let scrape = async |s, headers: HeaderMap, UrlQuery(Nothing {})| {
             let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
             let format = metrics::Format::accepted(accept);
-            let text = elsewhere(s, move |i| Ok(metrics::text(i, format))).await?;
-            Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], text))
+            let body = elsewhere(s, move |i| Ok(metrics::scrape(i, format))).await?;
+            Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], Body::new(body)))
         };
         self.plain(path, &["text/plain", "application/openmetrics-text"], get(scrape))
     }

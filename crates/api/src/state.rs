@@ -23,7 +23,6 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::watchdog::Watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -137,8 +136,6 @@ pub(crate) struct ApiState {
     pub(crate) reload_checks: Reads<RouteTrial>,
     /// Changes of routes for clients that follow them.
     pub(crate) route_events: RouteEvents,
-    /// The bytes of the last scrape, for the room of the next.
-    pub(crate) scrape_bytes: AtomicUsize,
     /// When the process started, in nanoseconds since 1970: two starts in one second differ.
     pub(crate) start: u64,
     /// Paged reads of advertised routes.
@@ -160,7 +157,6 @@ impl ApiState {
             advertised_reads: Reads::new("advertised"),
             reload_checks: Reads::single("check"),
             route_events: RouteEvents::default(),
-            scrape_bytes: AtomicUsize::new(0),
             start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             mrt_reads: Reads::new("mrt"),
         }

@@ -32,7 +32,9 @@ pub(super) use advertised::advertised;
 pub use asic::asic_lookup;
 pub(crate) use asic::{asic_faults, asic_state, set_asic};
 pub(crate) use bfd::bfd;
-pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary, bgp_totals, group_totals};
+pub(super) use bgp::{
+    bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary, deferring_and_refused, group_totals,
+};
 pub use change::resized;
 pub(crate) use change::{Changed, reload, resize};
 pub(super) use explain::explain;

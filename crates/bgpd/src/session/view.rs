@@ -233,7 +233,14 @@ impl Sessions {
                 sent: connection.sent,
             }),
         };
-        peers.map(of).take(limit).collect()
+        let mut counts = Vec::with_capacity(limit.min(self.by_address.len()));
+        counts.extend(peers.map(of).take(limit));
+        counts
+    }
+
+    /// Incoming connections that got no session.
+    pub fn refused(&self) -> RefusedConnections {
+        self.refused
     }
 
     /// The number of neighbours, of sessions, and of lost sessions.
