@@ -173,8 +173,8 @@ impl Endpoints {
                 let logged = move |router: &ApiState| {
                     let what = format!("POST {path}");
                     match body.and_then(|Sent(body)| apply(router, body)) {
-                        Ok(Changed { answer, message }) => {
-                            log.changed(caller, &what, &message);
+                        Ok(Changed { answer, message, is_change }) => {
+                            log.applied(caller, &what, &message, is_change);
                             Ok(answer)
                         }
                         Err(refusal) => {
@@ -290,7 +290,7 @@ pub(super) fn endpoints() -> Endpoints {
         })
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
-        .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
+        .change("/v1/reload", |i, Nothing {}| answers::reload(i))
         .look_up("/v1/reload/check", CONFIGURATION_MAX, |i, check: CheckReload| {
             answers::reload_check(i, check)
         })

@@ -168,10 +168,15 @@ pub struct Reloaded {
     pub bfd_changed: Vec<IpAddr>,
 }
 
-impl fmt::Display for Reloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Reloaded {
+    /// Whether the file has what was in force before.
+    pub fn is_unchanged(&self) -> bool {
+        self.changes().is_empty()
+    }
+
+    /// Each change, as a part of a sentence.
+    fn changes(&self) -> Vec<String> {
         let Reloaded {
-            file,
             shards,
             nexthop_cache,
             suppression,
@@ -217,10 +222,17 @@ impl fmt::Display for Reloaded {
                 changes.push(format!("{what}: {}", list.join(", ")));
             }
         }
+        changes
+    }
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, changes) = (self.file.display(), self.changes());
         if changes.is_empty() {
-            return write!(f, "{}: nothing has changed", file.display());
+            return write!(f, "{file}: nothing has changed");
         }
-        write!(f, "{} is in force: {}", file.display(), changes.join("; "))
+        write!(f, "{file} is in force: {}", changes.join("; "))
     }
 }
 
@@ -273,6 +285,7 @@ mod tests {
             bfd_changed: vec![],
         };
         assert_eq!(reloaded.to_string(), "ribtide.toml: nothing has changed");
+        assert!(reloaded.is_unchanged());
         reloaded.shards = Some(resized);
         reloaded.vrfs_added = vec!["Vrfred".into()];
         reloaded.added = vec!["192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap()];

@@ -219,7 +219,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
     let did = if soft { "routes are exchanged again" } else { "sessions begin again" };
     let message = format!("{did} with {with}, {neighbors} in number");
-    Ok(Changed { answer: Cleared { neighbors }, message })
+    Ok(Changed { answer: Cleared { neighbors }, message, is_change: true })
 }
 
 pub(super) fn no_neighbor(name: &str) -> Refusal {
