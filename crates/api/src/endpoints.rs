@@ -5,9 +5,9 @@ use super::answers::{Changed, ReceivedWhich};
 use super::events::{self, Streams};
 use super::request::{
     AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery,
-    LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery,
-    ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery,
-    limit,
+    InterfaceQuery, LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery,
+    PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, StaticQuery, TrackedQuery,
+    UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
@@ -317,6 +317,9 @@ pub(super) fn endpoints() -> Endpoints {
             let limit = limit(q.limit, MAX_GROUPS)?;
             answers::nexthop_groups(i, q.id, q.vrf.as_deref(), q.cursor.as_deref(), limit)
         })
+        .read("/v1/interfaces", |i, q: InterfaceQuery| answers::interfaces(i, q.name.as_deref()))
+        .read("/v1/vrfs", |i, Nothing {}| answers::vrf_list(i))
+        .read("/v1/static-routes", |i, q: StaticQuery| answers::static_routes(i, q.vrf.as_deref()))
         .change("/v1/nexthop-cache", |i, set: SetNextHopCache| {
             Ok(Changed::from(answers::set_nexthop_cache(i, &set)?))
         })
@@ -325,6 +328,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
         .read("/v1/configuration", |i, Nothing {}| answers::configuration(i))
         .read("/v1/log", |_, q: LogQuery| answers::events(&q, limit(q.limit, MAX_EVENTS)?))
+        .read("/v1/version", |i, Nothing {}| answers::version(i))
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))

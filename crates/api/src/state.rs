@@ -10,7 +10,7 @@ use ribtide_bgpd::owners::Directory;
 use ribtide_bmpd::Bmp;
 use ribtide_config::Config;
 use ribtide_dataplane::fpm::FpmHandle;
-use ribtide_dataplane::kernel::KernelHandle;
+use ribtide_dataplane::kernel::{InterfaceList, KernelHandle};
 use ribtide_model::{Reloaded, SettingEffect};
 use ribtide_mrtd::{Mrt, TableDump};
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
@@ -48,6 +48,8 @@ impl<T: Clone> Slot<T> {
 
 /// The handles of a running router: its configuration and every stage.
 pub struct RouterState {
+    /// The commit that the program was built from, if it is known.
+    pub commit: Option<&'static str>,
     /// The configuration in force; see [`RouterState::config`].
     pub config: RwLock<Arc<Config>>,
     /// Time since the start.
@@ -83,6 +85,8 @@ pub struct Dataplanes {
     pub asics: BTreeMap<String, InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
+    /// The interfaces of the kernel, where a part of the router watches them.
+    pub interfaces: Option<InterfaceList>,
 }
 
 impl RouterState {
