@@ -264,6 +264,14 @@ def test_threads_go_off_and_come_again(pair, first):
         # The last one moves sessions off a former update thread, for as long as these last.
         names = {t["name"] for t in bench.router.show("threads")["threads"]} - {"egress-drain"}
         return {name for name in names if name.split("-")[0] in ("reader", "shard", "egress")}
+
+    def others():
+        # Writers come with update threads, threads for queries with queries; one that awaits the initial routes ends.
+        moving = {"reader", "shard", "egress", "writer", "api", "bgp"}
+        return sorted(t["name"] for t in bench.router.show("threads")["threads"] if t["name"].split("-")[0] not in moving)
+    steady = others()
+    # It has its sockets and timers, and its queries, without a session too.
+    assert steady.count("bfd") == 1
     number = 0
     for shards, workers in [('"off"', "2"), ("3", "2"), ("2", '"off"'), ('"off"', '"off"'), ("1", "1"), ('"off"', '"off"'), ("2", "2")]:
         bench.reload(bgp=f"shards = {shards}\nupdate-threads = {workers}")
@@ -273,6 +281,7 @@ def test_threads_go_off_and_come_again(pair, first):
         kept = {"egress-0", "egress-1"} if workers != '"off"' else set()
         wait_for("the threads", lambda: expected <= {t for t in threads() if not t.startswith("reader")} <= expected | kept)
         assert any(t.startswith("reader") for t in threads()) == (shards != '"off"')
+        assert others() == steady
         number += 1
         more = [f"21.{number}.{n}.0/24" for n in range(50)]
         bench.announce(number % 2, more, [(65010, 65011)[number % 2]])

@@ -71,10 +71,12 @@ def test_a_scrape_is_open_metrics_and_agrees_with_show(host):
     assert counters and all(again[key] >= samples[key] for key in counters), "a counter went back"
 
 
-def test_scrape_without_accept_is_the_text_format_that_promtool_reads(host, folder):
+@pytest.mark.parametrize("dataplane", ["chip", "kernel"])
+def test_scrape_without_accept_is_the_text_format_that_promtool_reads(host, folder, dataplane):
     text_parser = pytest.importorskip("prometheus_client.parser")
-    router = Ribtide(host, every_part(folder))
+    router = blasted(host, folder, dataplane)
     kind, text = scraped(router)
+    assert ("\nribtide_kernel_" in text) == (dataplane == "kernel")
     assert kind.startswith("text/plain; version=0.0.4")
     families = list(text_parser.text_string_to_metric_families(text))
     assert all(family.type in ("counter", "gauge", "histogram") and family.documentation for family in families)
@@ -109,8 +111,12 @@ def test_latency_of_each_queue_and_stage_is_in_histograms(host):
             value("ribtide_stage_busy_seconds_total", stage=stage))
 
 
-def every_part(folder):
-    """A router with a neighbour, BFD, RPKI, BMP, MRT and an FPM client, so that a scrape has every family."""
+#: The dataplanes that exclude each other.
+DATAPLANES = {"chip": LAB, "kernel": "kernel = true\n"}
+
+
+def every_part(folder, dataplane):
+    """A router with a neighbour, BFD, RPKI, BMP, MRT and an FPM client, so that a scrape has every family but another dataplane's."""
     return HEAD + f"""
 shards = 2
 update-threads = 2
@@ -129,7 +135,16 @@ import = ["accept"]
 export = ["accept"]
 max-prefixes = {{ ipv4-unicast = 100000, action = "warn" }}
 dynamic-neighbors = ["198.19.0.0/24"]
-{stations(folder)}""" + LAB
+{stations(folder)}""" + DATAPLANES[dataplane]
+
+
+def blasted(host, folder, dataplane="chip"):
+    """Such a router with a session, for the metrics of what it has."""
+    router = Ribtide(host, every_part(folder, dataplane))
+    host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[1],
+                     "--ipv4", 100, "--quiet")
+    wait_for("the table is there", lambda: router.count() == 100)
+    return router
 
 
 def named(expression):
@@ -144,11 +159,7 @@ def named(expression):
 
 def test_dashboard_and_alert_rules_name_metrics_and_labels_of_a_scrape(host, folder):
     yaml = pytest.importorskip("yaml", reason="python3-yaml is missing")
-    router = Ribtide(host, every_part(folder))
-    # A session, for the metrics of what it has.
-    host.feeds.start("blast", binary(), "blast", "--to", f"{Host.FEED_SIDE}:179", "--from", Host.FEEDS[1],
-                     "--ipv4", 100, "--quiet")
-    wait_for("the table is there", lambda: router.count() == 100)
+    router = blasted(host, folder)
     labels_of = {}
     for name, labels in scrape(router):
         labels_of.setdefault(name, set()).update(label for label, _ in labels)

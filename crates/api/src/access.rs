@@ -252,9 +252,11 @@ struct Refused {
 }
 
 impl ChangeLog {
-    /// `what` was asked for, and `says` is what it did.
-    pub(super) fn changed(&self, caller: Caller, what: &str, effect: &str) {
-        tracing::info!(target: target::API, %caller, request = what, "a client changed the router: {}", effect.trim());
+    /// `what` was requested; `effect` is what it did.
+    pub(super) fn applied(&self, caller: Caller, what: &str, effect: &str, is_change: bool) {
+        let line =
+            if is_change { "a client changed the router" } else { "a client's request changed nothing" };
+        tracing::info!(target: target::API, %caller, request = what, "{line}: {}", effect.trim());
     }
 
     /// `what` was asked for, and refused for this reason. Most lines of a flood are counted and left out.

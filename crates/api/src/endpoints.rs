@@ -5,12 +5,13 @@ use super::answers::{Changed, ReceivedWhich};
 use super::events::{self, Streams};
 use super::request::{
     AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery,
-    LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery, PrefixQuery,
-    ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, TrackedQuery, UrlQuery, ValidationQuery,
-    limit,
+    InterfaceQuery, LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery,
+    PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, StaticQuery, TrackedQuery,
+    UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
+use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, Uri};
@@ -172,8 +173,8 @@ impl Endpoints {
                 let logged = move |router: &ApiState| {
                     let what = format!("POST {path}");
                     match body.and_then(|Sent(body)| apply(router, body)) {
-                        Ok(Changed { answer, message }) => {
-                            log.changed(caller, &what, &message);
+                        Ok(Changed { answer, message, is_change }) => {
+                            log.applied(caller, &what, &message, is_change);
                             Ok(answer)
                         }
                         Err(refusal) => {
@@ -204,8 +205,8 @@ impl Endpoints {
         let scrape = async |s, headers: HeaderMap, UrlQuery(Nothing {})| {
             let accept = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
             let format = metrics::Format::accepted(accept);
-            let text = elsewhere(s, move |i| Ok(metrics::text(i, format))).await?;
-            Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], text))
+            let body = elsewhere(s, move |i| Ok(metrics::scrape(i, format))).await?;
+            Ok::<_, Refusal>(([(CONTENT_TYPE, format.content_type())], Body::new(body)))
         };
         self.plain(path, &["text/plain", "application/openmetrics-text"], get(scrape))
     }
@@ -289,7 +290,7 @@ pub(super) fn endpoints() -> Endpoints {
         })
         .change("/v1/bgp/clear", |i, clear: Clear| answers::bgp_clear(i, clear))
         .change("/v1/bgp/shards", |i, resize: Resize| Ok(Changed::from(answers::resize(i, resize)?)))
-        .change("/v1/reload", |i, Nothing {}| Ok(Changed::from(answers::reload(i)?)))
+        .change("/v1/reload", |i, Nothing {}| answers::reload(i))
         .look_up("/v1/reload/check", CONFIGURATION_MAX, |i, check: CheckReload| {
             answers::reload_check(i, check)
         })
@@ -316,6 +317,9 @@ pub(super) fn endpoints() -> Endpoints {
             let limit = limit(q.limit, MAX_GROUPS)?;
             answers::nexthop_groups(i, q.id, q.vrf.as_deref(), q.cursor.as_deref(), limit)
         })
+        .read("/v1/interfaces", |i, q: InterfaceQuery| answers::interfaces(i, q.name.as_deref()))
+        .read("/v1/vrfs", |i, Nothing {}| answers::vrf_list(i))
+        .read("/v1/static-routes", |i, q: StaticQuery| answers::static_routes(i, q.vrf.as_deref()))
         .change("/v1/nexthop-cache", |i, set: SetNextHopCache| {
             Ok(Changed::from(answers::set_nexthop_cache(i, &set)?))
         })
@@ -324,6 +328,7 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/pipeline", |i, Nothing {}| answers::pipeline(i))
         .read("/v1/configuration", |i, Nothing {}| answers::configuration(i))
         .read("/v1/log", |_, q: LogQuery| answers::events(&q, limit(q.limit, MAX_EVENTS)?))
+        .read("/v1/version", |i, Nothing {}| answers::version(i))
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))

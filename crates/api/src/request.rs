@@ -478,6 +478,22 @@ pub(super) struct TrackedQuery {
     pub(super) address: Option<IpAddr>,
 }
 
+/// Interfaces.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct InterfaceQuery {
+    /// Only those of this name.
+    pub(super) name: Option<String>,
+}
+
+/// Static routes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StaticQuery {
+    /// Only those of this VRF.
+    pub(super) vrf: Option<String>,
+}
+
 /// BFD sessions.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

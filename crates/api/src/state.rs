@@ -10,7 +10,7 @@ use ribtide_bgpd::owners::Directory;
 use ribtide_bmpd::Bmp;
 use ribtide_config::Config;
 use ribtide_dataplane::fpm::FpmHandle;
-use ribtide_dataplane::kernel::KernelHandle;
+use ribtide_dataplane::kernel::{InterfaceList, KernelHandle};
 use ribtide_model::{Reloaded, SettingEffect};
 use ribtide_mrtd::{Mrt, TableDump};
 use ribtide_rib::{Cursor, FailedCursor, VrfId};
@@ -23,7 +23,6 @@ use ribtide_runtime::ring::Rings;
 use ribtide_runtime::watchdog::Watchdog;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -49,6 +48,8 @@ impl<T: Clone> Slot<T> {
 
 /// The handles of a running router: its configuration and every stage.
 pub struct RouterState {
+    /// The commit that the program was built from, if it is known.
+    pub commit: Option<&'static str>,
     /// The configuration in force; see [`RouterState::config`].
     pub config: RwLock<Arc<Config>>,
     /// Time since the start.
@@ -84,6 +85,8 @@ pub struct Dataplanes {
     pub asics: BTreeMap<String, InProcess>,
     /// FPM clients.
     pub fpm: Vec<FpmHandle>,
+    /// The interfaces of the kernel, where a part of the router watches them.
+    pub interfaces: Option<InterfaceList>,
 }
 
 impl RouterState {
@@ -137,8 +140,6 @@ pub(crate) struct ApiState {
     pub(crate) reload_checks: Reads<RouteTrial>,
     /// Changes of routes for clients that follow them.
     pub(crate) route_events: RouteEvents,
-    /// The bytes of the last scrape, for the room of the next.
-    pub(crate) scrape_bytes: AtomicUsize,
     /// When the process started, in nanoseconds since 1970: two starts in one second differ.
     pub(crate) start: u64,
     /// Paged reads of advertised routes.
@@ -160,7 +161,6 @@ impl ApiState {
             advertised_reads: Reads::new("advertised"),
             reload_checks: Reads::single("check"),
             route_events: RouteEvents::default(),
-            scrape_bytes: AtomicUsize::new(0),
             start: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
             mrt_reads: Reads::new("mrt"),
         }

@@ -12,7 +12,7 @@ mod retained;
 use super::mailbox::{Mailbox, retry_all};
 use super::messages::MessageCounts;
 use super::monitor::{MonitorIn, Taps};
-use super::recorder::{Direction, Recorded, Ring};
+use super::recorder::{Direction, MessageRing, Recorded};
 use super::shard;
 use super::stage::{Stage, Turn};
 use crossbeam_channel::Select;
@@ -359,7 +359,7 @@ struct Session {
     /// The start of an incomplete message.
     tail: Vec<u8>,
     /// Its last messages.
-    recorded: Ring,
+    recorded: MessageRing,
     queued: bool,
     /// Whether reading has stopped.
     ended: bool,
@@ -659,7 +659,7 @@ impl Reader {
             max_len,
             marks,
             tail: unread,
-            recorded: Ring::new(record),
+            recorded: MessageRing::new(record),
             queued: false,
             ended: false,
         };

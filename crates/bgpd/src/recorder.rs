@@ -45,16 +45,16 @@ impl Recorded {
 
 /// The last of them. It has at most its bound of bytes, or a single message that is longer.
 #[derive(Clone, Debug, Default)]
-pub struct Ring {
+pub struct MessageRing {
     bound: usize,
     bytes: usize,
     all: VecDeque<Recorded>,
 }
 
-impl Ring {
+impl MessageRing {
     /// An empty ring of at most so many bytes; 0: it stays empty.
-    pub(crate) fn new(bound: usize) -> Ring {
-        Ring { bound, ..Ring::default() }
+    pub(crate) fn new(bound: usize) -> MessageRing {
+        MessageRing { bound, ..MessageRing::default() }
     }
 
     /// Its bound in bytes.
@@ -125,13 +125,13 @@ mod tests {
         message
     }
 
-    fn numbers(ring: &Ring) -> Vec<u8> {
+    fn numbers(ring: &MessageRing) -> Vec<u8> {
         ring.iter().flat_map(Recorded::messages).map(|(_, message)| message[HEADER_LEN]).collect()
     }
 
     #[test]
     fn ring_keeps_the_last_messages_within_its_bound() {
-        let mut ring = Ring::new(200);
+        let mut ring = MessageRing::new(200);
         for n in 0..10u8 {
             let both = [update(2 * n, 31), update(2 * n + 1, 31)].concat();
             ring.push(n.into(), Direction::Sent, both.into());

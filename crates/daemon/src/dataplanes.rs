@@ -180,7 +180,10 @@ impl RunningDataplanes {
 
     /// The handles, for the API.
     pub(crate) fn handles(&self) -> Dataplanes {
+        let of_kernel = self.kernel.as_ref().map(|kernel| &kernel.handle.interfaces);
+        let interfaces = of_kernel.or(self.watch.as_ref().map(|watch| &watch.watch.interfaces));
         Dataplanes {
+            interfaces: interfaces.cloned(),
             kernel: self.kernel.as_ref().map(|kernel| kernel.handle.clone()),
             asics: self.asics.iter().map(|(name, asic)| (name.clone(), asic.path.clone())).collect(),
             fpm: self.fpm.iter().map(|fpm| fpm.handle.clone()).collect(),

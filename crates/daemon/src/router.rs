@@ -135,12 +135,16 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 impl Router {
-    /// Starts everything that `config` names; `file` is what a reload reads. Returns once listeners are bound and the kernel has been asked; what
+    /// Starts everything that `config` names; `file` is what a reload reads, `commit` what the program was built from. Returns once listeners are bound and the kernel has been asked; what
     /// cannot work is refused here and not found out later.
     ///
     /// # Errors
     /// The first thing that does not work, as a sentence.
-    pub fn start(mut config: Config, file: Option<PathBuf>) -> Result<Router, StartError> {
+    pub fn start(
+        mut config: Config,
+        file: Option<PathBuf>,
+        commit: Option<&'static str>,
+    ) -> Result<Router, StartError> {
         let mut numbers = VrfNumbers::new(&mut config);
         let vrfs = numbers.number(&config, []).map_err(StartError::Vrf)?;
         numbers.vrfs = vrfs.clone();
@@ -256,6 +260,7 @@ impl Router {
         }
         let watchdog = Watchdog::start(rings.clone(), config.stall_timeout, config.stall_exit, &stop)?;
         let inside = Arc::new(RouterState {
+            commit,
             config: RwLock::new(Arc::new(config)),
             clock,
             watchdog,

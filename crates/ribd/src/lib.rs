@@ -37,7 +37,7 @@ use policy::CompiledFibPolicy;
 use redistribution_channel::RedistributionChannel;
 use retries::Retries;
 use ribtide_bgp::message::NextHopState;
-use ribtide_config::{DEFAULT_VRF, FibPolicy};
+use ribtide_config::{DEFAULT_VRF, FibPolicy, StaticRoute};
 use ribtide_dataplane::{FAILURES, FEEDBACK, RibChannel, ToRib};
 use ribtide_prefix::Journal;
 use ribtide_prefix::{AnyPrefix, for_each_family};
@@ -491,6 +491,11 @@ impl RibStage {
     /// The interface that a static route of `prefix` waits for, if one does.
     pub fn awaited_interface(&self, vrf: VrfId, prefix: AnyPrefix) -> Option<String> {
         self.vrf_entries.get(&vrf)?.statics.awaited(prefix)
+    }
+
+    /// The static routes of a VRF in the order of the configuration, each with the interface that it waits for, if it does.
+    pub fn static_routes(&self, vrf: VrfId) -> impl Iterator<Item = (&StaticRoute, Option<&String>)> {
+        self.vrf_entries.get(&vrf).into_iter().flat_map(|entry| entry.statics.iter())
     }
 
     /// Sets the shards that get feedback.

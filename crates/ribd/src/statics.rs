@@ -33,9 +33,17 @@ impl Statics {
 
     /// The interface that a route of `prefix` waits for, if one does.
     pub(super) fn awaited(&self, prefix: AnyPrefix) -> Option<String> {
-        let of_prefix = self.routes.iter().filter(|r| r.prefix == prefix);
-        let mut names = of_prefix.flat_map(interfaces);
-        names.find(|name| !self.indexes.contains_key(*name)).cloned()
+        let mut of_prefix = self.routes.iter().filter(|r| r.prefix == prefix);
+        of_prefix.find_map(|route| self.awaited_by(route)).cloned()
+    }
+
+    /// Every route, with the interface that it waits for, if it does.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&StaticRoute, Option<&String>)> {
+        self.routes.iter().map(|route| (route, self.awaited_by(route)))
+    }
+
+    fn awaited_by<'a>(&self, route: &'a StaticRoute) -> Option<&'a String> {
+        interfaces(route).find(|name| !self.indexes.contains_key(*name))
     }
 
     /// Everything that can be announced now; it takes the place of everything before.

@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     };
     let text = configuration(port, &socket, http);
     let config = config::parse(&text).map_err(|p| format!("the built-in configuration is wrong: {p:?}"))?;
-    let router = Router::start(config, None).map_err(|e| e.to_string())?;
+    let router = Router::start(config, None, crate::COMMIT).map_err(|e| e.to_string())?;
     let outcome = demonstrate(options, port, http, &router);
     router.shut_down();
     outcome

@@ -48,6 +48,10 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The commit that this was built from, if the build knew it.
+#[cfg(feature = "router")]
+const COMMIT: Option<&str> = option_env!("RIBTIDE_BUILD_COMMIT");
+
 /// ribtide carries routes from BGP to the forwarding chip, and shows where each route is on the way.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 110)]

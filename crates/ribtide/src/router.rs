@@ -35,7 +35,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     };
     // Each of the two halves of the start has code that nothing uses afterwards.
     unmap_code_pages();
-    let router = Router::start(config, Some(file)).map_err(|e| failed(Exit::from(&e), &e))?;
+    let router = Router::start(config, Some(file), crate::COMMIT).map_err(|e| failed(Exit::from(&e), &e))?;
     thread::release_priority();
     let socket = router.socket();
     let socket = socket.display();

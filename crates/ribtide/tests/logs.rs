@@ -122,6 +122,9 @@ fn log_settings_of_the_file_are_obeyed_and_a_reload_changes_them() {
     assert!(reloaded.contains("the log has other settings"), "{reloaded}");
     router.change();
     until("a line of the API is there", || router.log().contains(" INFO api: "));
+    assert!(router.run(&["reload"]).status.success());
+    let line = " INFO api: a client's request changed nothing: ";
+    until("a reload that changes nothing says so", || router.log().contains(line));
     write(router.folder.path(), "[log]\nlevel = \"loud\"\n");
     let refused = String::from_utf8(router.run(&["reload"]).stderr).unwrap();
     assert!(

@@ -1,6 +1,6 @@
 //! CPU sets in the kernel's format, the CPUs of this machine and process, and pinning.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -22,7 +22,15 @@ impl Cpus {
     /// # Errors
     /// When the system call fails.
     pub fn allowed() -> io::Result<Cpus> {
-        let set = sched_getaffinity(None)?;
+        Cpus::of_thread(None)
+    }
+
+    /// The CPUs that a thread of this process may use; `None`: this one.
+    ///
+    /// # Errors
+    /// There is no such thread.
+    pub(crate) fn of_thread(thread: Option<Pid>) -> io::Result<Cpus> {
+        let set = sched_getaffinity(thread)?;
         let cpus: Vec<u16> = (0..LIMIT).filter(|cpu| set.is_set(usize::from(*cpu))).collect();
         if cpus.is_empty() { Err(io::Error::other("it may use no CPU")) } else { Ok(Cpus(cpus)) }
     }

@@ -3,7 +3,7 @@
 pub use crate::stop::{Stop, StopHook, StopSignal};
 
 use crate::cpu::Cpus;
-use rustix::process::{getpriority_process, nice, setpriority_process};
+use rustix::process::{Pid, getpriority_process, nice, setpriority_process};
 use std::io;
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -167,18 +167,21 @@ pub fn list() -> io::Result<Vec<Thread>> {
         let path = task?.path();
         // A thread may end between the listing and the reading.
         let Ok(stat) = std::fs::read_to_string(path.join("stat")) else { continue };
-        let Ok(status) = std::fs::read_to_string(path.join("status")) else { continue };
         let (Some(open), Some(close)) = (stat.find('('), stat.rfind(')')) else { continue };
         let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
         // proc(5): utime and stime are fields 14 and 15, counted from the pid.
         let seconds = |i: usize| {
             fields.get(i).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0) as f64 / ticks_per_second
         };
-        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let id = stat[..open].trim().parse().unwrap_or(0);
         threads.push(Thread {
-            id: stat[..open].trim().parse().unwrap_or(0),
+            id,
             name: stat[open + 1..close].into(),
-            cpus: cpus.and_then(|list| list.trim().parse().ok()),
+            // `status` has them too, but the kernel takes longer for that file than for all others.
+            cpus: i32::try_from(id)
+                .ok()
+                .and_then(Pid::from_raw)
+                .and_then(|id| Cpus::of_thread(Some(id)).ok()),
             user_seconds: seconds(11),
             system_seconds: seconds(12),
             // A kernel without CONFIG_SCHED_INFO has no such file.

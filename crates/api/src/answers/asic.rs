@@ -69,7 +69,7 @@ pub(crate) fn set_asic(router: &RouterState, change: SetAsic) -> Result<Changed<
         })
         .collect();
     let name = change.asic.as_deref().unwrap_or("the virtual ASIC");
-    Ok(Changed { message: format!("{name}: {}", message.join(", ")), answer: state })
+    Ok(Changed { message: format!("{name}: {}", message.join(", ")), answer: state, is_change: true })
 }
 
 /// The virtual ASIC of a name; default: the only one.

@@ -11,7 +11,7 @@ use ribtide_bgp::peer::{self, FamilySet, PeerKind};
 use ribtide_bgpd::messages::MessageCounts;
 use ribtide_bgpd::recorder::Direction;
 use ribtide_bgpd::session::tcp_ao::KeyState;
-use ribtide_bgpd::session::{self, NeighborView, RefusedConnections, Totals, UpView};
+use ribtide_bgpd::session::{self, NeighborView, RefusedConnections, UpView};
 use ribtide_bgpd::{Bgp, OnSessionThread};
 use ribtide_config::{AsNumbers, LocalAs, RemovePrivateAs};
 use ribtide_model::{
@@ -93,9 +93,9 @@ fn waiting_interface(waiting: ribtide_bgpd::session::WaitingInterface) -> Waitin
     WaitingInterface { interface, group, reason: reason.into() }
 }
 
-/// The number of neighbours and sessions, and what concerns none of them alone.
-pub(crate) fn bgp_totals(router: &RouterState) -> Result<Totals, Refusal> {
-    Ok(bgp(router)?.sessions.call(|s| s.totals())?)
+/// Whether the selection of routes is deferred, and incoming connections that got no session.
+pub(crate) fn deferring_and_refused(router: &RouterState) -> Result<(bool, RefusedConnections), Refusal> {
+    Ok(bgp(router)?.sessions.call(|s| (s.is_deferring(), s.refused()))?)
 }
 
 fn by_reason(refused: &RefusedConnections) -> BTreeMap<String, u64> {
@@ -219,7 +219,7 @@ pub(crate) fn bgp_clear(router: &RouterState, clear: Clear) -> Result<Changed<Cl
         sessions.call(move |s| if soft { s.refresh(address) } else { s.reset(address, &text) })?;
     let did = if soft { "routes are exchanged again" } else { "sessions begin again" };
     let message = format!("{did} with {with}, {neighbors} in number");
-    Ok(Changed { answer: Cleared { neighbors }, message })
+    Ok(Changed { answer: Cleared { neighbors }, message, is_change: true })
 }
 
 pub(super) fn no_neighbor(name: &str) -> Refusal {

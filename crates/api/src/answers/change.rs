@@ -14,11 +14,13 @@ pub(crate) struct Changed<T> {
     pub(crate) answer: T,
     /// What changed, with the former value if known.
     pub(crate) message: String,
+    /// Whether anything changed, as far as that is known.
+    pub(crate) is_change: bool,
 }
 
 impl<T: fmt::Display> From<T> for Changed<T> {
     fn from(answer: T) -> Changed<T> {
-        Changed { message: answer.to_string(), answer }
+        Changed { message: answer.to_string(), answer, is_change: true }
     }
 }
 
@@ -37,8 +39,9 @@ pub(crate) fn resize(router: &RouterState, resize: Resize) -> Result<Resized, Re
 }
 
 /// Reads the configuration file again.
-pub(crate) fn reload(api: &ApiState) -> Result<Reloaded, Refusal> {
-    (api.reload.apply)().map_err(Refusal::Bad)
+pub(crate) fn reload(api: &ApiState) -> Result<Changed<Reloaded>, Refusal> {
+    let reloaded = (api.reload.apply)().map_err(Refusal::Bad)?;
+    Ok(Changed { is_change: !reloaded.is_unchanged(), ..Changed::from(reloaded) })
 }
 
 /// The reply to a resize, or to a reload that made one.

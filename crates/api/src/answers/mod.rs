@@ -9,6 +9,7 @@ mod explain;
 mod fib;
 mod filter;
 mod groups;
+mod interfaces;
 mod messages;
 mod monitoring;
 mod neighbor_counts;
@@ -26,13 +27,17 @@ mod summary;
 mod suppression;
 mod threads;
 mod tracked;
+mod version;
+mod vrfs;
 mod zones;
 
 pub(super) use advertised::advertised;
 pub use asic::asic_lookup;
 pub(crate) use asic::{asic_faults, asic_state, set_asic};
 pub(crate) use bfd::bfd;
-pub(super) use bgp::{bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary, bgp_totals, group_totals};
+pub(super) use bgp::{
+    bgp_clear, bgp_neighbor, bgp_neighbors, bgp_summary, deferring_and_refused, group_totals,
+};
 pub use change::resized;
 pub(crate) use change::{Changed, reload, resize};
 pub(super) use explain::explain;
@@ -40,6 +45,7 @@ pub(crate) use fib::interface_name;
 pub(super) use fib::{fib, fib_lookup};
 pub(crate) use filter::prefixes as prefix_filter;
 pub(super) use groups::bgp_groups;
+pub(super) use interfaces::interfaces;
 pub(super) use messages::{messages, mrt_messages};
 pub(crate) use monitoring::{bmp, mrt, mrt_table};
 pub(crate) use neighbor_counts::{NeighborCounts, SessionCounts, neighbor_counts, update_groups};
@@ -59,6 +65,8 @@ pub(super) use suppression::{failed, set_suppression};
 pub use threads::pipeline;
 pub(super) use threads::{health, threads};
 pub(super) use tracked::tracked_next_hops;
+pub(super) use version::version;
+pub(super) use vrfs::{static_routes, vrfs as vrf_list};
 
 pub(crate) use super::request::Refusal;
 use crate::route_check as check;

@@ -151,19 +151,25 @@ pub(crate) struct SessionCounts {
     pub(crate) writes: WriteQueue,
 }
 
-/// What metrics have of every neighbour, by address.
-pub(crate) fn neighbor_counts(router: &RouterState) -> Result<Vec<NeighborCounts>, Refusal> {
-    let bgp = bgp(router)?;
-    let mut views: Vec<session::NeighborCounts> = Vec::new();
-    loop {
-        let after = views.last().map(|last| last.address);
-        let page = bgp.sessions.call(move |sessions| sessions.counts(after, NEIGHBORS_BATCH_MAX))?;
-        let is_last = page.len() < NEIGHBORS_BATCH_MAX;
-        views.extend(page);
-        if is_last {
-            break;
-        }
+/// What the session thread knows of every neighbour, by address.
+pub(super) fn session_counts(bgp: &Bgp) -> Result<Vec<session::NeighborCounts>, Refusal> {
+    let page = |after| bgp.sessions.call(move |sessions| sessions.counts(after, NEIGHBORS_BATCH_MAX));
+    let mut views = page(None)?;
+    let mut is_last = views.len() < NEIGHBORS_BATCH_MAX;
+    while !is_last {
+        let more = page(views.last().map(|last| last.address))?;
+        is_last = more.len() < NEIGHBORS_BATCH_MAX;
+        views.extend(more);
     }
+    Ok(views)
+}
+
+/// What metrics have of every neighbour, by address.
+pub(crate) fn neighbor_counts(
+    router: &RouterState,
+) -> Result<impl ExactSizeIterator<Item = NeighborCounts>, Refusal> {
+    let bgp = bgp(router)?;
+    let views = session_counts(&bgp)?;
     let place = |view: &session::NeighborCounts| Place {
         id: view.id,
         has_paths: view.up.is_some() || view.has_retained,
@@ -171,7 +177,7 @@ pub(crate) fn neighbor_counts(router: &RouterState) -> Result<Vec<NeighborCounts
     };
     let places: Vec<Place> = views.iter().map(place).collect();
     let states = session_states(&bgp, &places)?;
-    Ok(views.into_iter().zip(states).map(|(view, state)| counts(view, state)).collect())
+    Ok(views.into_iter().zip(states).map(|(view, state)| counts(view, state)))
 }
 
 fn counts(view: session::NeighborCounts, state: SessionState) -> NeighborCounts {

@@ -112,7 +112,8 @@ pub(crate) fn vrfs(router: &RouterState) -> Result<Vec<VrfTable>, Refusal> {
     })?)
 }
 
-fn protocols(rib: &Rib) -> Vec<ProtocolCount> {
+/// The routes of a VRF by family and protocol.
+pub(super) fn protocols(rib: &Rib) -> Vec<ProtocolCount> {
     let count = |t: Total| ProtocolCount {
         family: match t.afi {
             Afi::Ipv4 => "ipv4",

@@ -1,8 +1,9 @@
-//! The text of a scrape. Each sample is formatted straight into the text of its metric.
+//! The samples of a scrape. Each is formatted straight into the text of its metric; [`ScrapeBody`] puts these together.
 
 use super::format::Format;
-use super::neighbors::{COLUMNS, Row};
-use super::registry::{Kind, METRICS, Metric};
+use super::neighbors::Row;
+use super::registry::{METRICS, Metric};
+use super::scrape_body::ScrapeBody;
 use ribtide_runtime::histogram::Durations;
 use std::fmt::{Display, Write};
 
@@ -189,42 +190,9 @@ impl Families {
         self.neighbors = rows;
     }
 
-    /// The text of the scrape, with room for `expected` bytes from the start.
-    pub(super) fn text(self, format: Format, expected: usize) -> String {
-        let mut out = String::with_capacity(expected);
-        for (metric, samples) in METRICS.iter().zip(&self.samples) {
-            let start = out.len();
-            describe(&mut out, metric, format);
-            let first = out.len();
-            out.push_str(samples);
-            for column in COLUMNS.iter().filter(|column| column.metric.at == metric.at) {
-                column.push(&mut out, &self.neighbors);
-            }
-            if out.len() == first {
-                out.truncate(start);
-            }
-        }
-        if format == Format::OpenMetrics {
-            out.push_str("# EOF\n");
-        }
-        out
-    }
-}
-
-/// The head of a metric. The older format has no units, and names counters with their suffix.
-fn describe(out: &mut String, metric: &Metric, format: Format) {
-    let name = if format == Format::OpenMetrics { metric.family } else { metric.name };
-    let kind = match metric.kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
-    };
-    let _ = write!(out, "# HELP {name} {}\n# TYPE {name} {kind}\n", metric.help);
-    let unit = metric.family.rsplit_once('_').map(|(_, unit)| unit);
-    if format == Format::OpenMetrics
-        && let Some(unit @ ("seconds" | "bytes")) = unit
-    {
-        let _ = writeln!(out, "# UNIT {name} {unit}");
+    /// The text of the scrape.
+    pub(super) fn into_body(self, format: Format) -> ScrapeBody {
+        ScrapeBody::new(self.samples, self.neighbors, format)
     }
 }
 
@@ -263,10 +231,14 @@ mod tests {
         families
     }
 
+    fn text(families: Families, format: Format) -> String {
+        families.into_body(format).collect()
+    }
+
     #[test]
     fn names_units_labels_and_values_are_open_metrics() {
         assert_eq!(
-            families().text(Format::OpenMetrics, 0),
+            text(families(), Format::OpenMetrics),
             "# HELP ribtide_queue_depth Batches in the queue now, or what its name says.\n\
              # TYPE ribtide_queue_depth gauge\n\
              ribtide_queue_depth{queue=\"a \\\"b\\\"\\\\\\n\"} 7\n\
@@ -288,7 +260,7 @@ mod tests {
 
     #[test]
     fn text_of_prometheus_has_counters_with_their_suffix_and_no_units() {
-        let text = families().text(Format::Prometheus, 0);
+        let text = text(families(), Format::Prometheus);
         let of_cpu: Vec<&str> = text.lines().filter(|line| line.contains("thread_cpu")).collect();
         assert_eq!(
             of_cpu,
@@ -306,7 +278,7 @@ mod tests {
     fn histogram_has_cumulative_buckets() {
         let mut families = Families::default();
         families.add_durations(QUEUE_WAIT, &labels("queue", "q"), &Durations::default());
-        let text = families.text(Format::OpenMetrics, 0);
+        let text = text(families, Format::OpenMetrics);
         let name = "ribtide_queue_wait_seconds";
         assert!(text.contains(&format!("{name}_sum{{queue=\"q\"}} 0.0\n{name}_count{{queue=\"q\"}} 0\n{name}_bucket{{queue=\"q\",le=\"0.00001\"}} 0\n")), "{text}");
         assert!(text.contains(&format!("{name}_bucket{{queue=\"q\",le=\"+Inf\"}} 0\n# EOF\n")), "{text}");

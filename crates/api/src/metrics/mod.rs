@@ -1,7 +1,7 @@
 //! `/metrics`: the data of `ribtide show` in OpenMetrics text. [`registry`] has the list.
 //!
-//! Nothing is stored between scrapes but the size of the last text: each calls the stages, a page at a time. Samples are
-//! formatted straight into text. Those of neighbours, which are nearly all, go into the reply without a copy between.
+//! Nothing is stored between scrapes: each calls the stages, a page at a time. Samples are formatted straight into text.
+//! Those of neighbours, which are nearly all, are formatted as the connection takes the reply, a chunk at a time.
 //! A stage that does not reply leaves out only its own metrics. Metrics of queues and threads
 //! matter most when a stage is stuck.
 
@@ -9,13 +9,14 @@ mod family;
 mod format;
 mod neighbors;
 mod registry;
+mod scrape_body;
 
 pub(super) use format::Format;
 pub use registry::{Kind, METRICS, Metric};
 
 use super::answers;
 use super::request::Refusal;
-use super::state::{ApiState, RouterState};
+use super::state::RouterState;
 use family::{Families, Labels};
 use neighbors::Row;
 use registry::*;
@@ -23,15 +24,14 @@ use ribtide_bgp::egress::GroupView;
 use ribtide_config::DEFAULT_VRF;
 use ribtide_dataplane::kernel::Difference;
 use ribtide_model::{HealthState, MainTable, NextHopCache, PerFamilyCount, ShardSummary, Thread};
+use scrape_body::ScrapeBody;
 use std::fmt::Display;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Adds the metrics of one kind of stage.
 type Part = fn(&RouterState, &mut Families) -> Result<(), Refusal>;
 
-/// All metrics as text.
-pub(crate) fn text(state: &ApiState, format: Format) -> String {
-    let router: &RouterState = state;
+/// All metrics, as the body of the reply.
+pub(crate) fn scrape(router: &RouterState, format: Format) -> ScrapeBody {
     let mut m = Families::default();
     m.add(INFO, &one("version", env!("CARGO_PKG_VERSION")), 1u64);
     m.add(UPTIME, &Labels::default(), router.clock.now() as f64 / 1000.0);
@@ -46,10 +46,7 @@ pub(crate) fn text(state: &ApiState, format: Format) -> String {
         }
     }
     m.add(UNANSWERED, &Labels::default(), unanswered);
-    let last = state.scrape_bytes.load(Relaxed);
-    let text = m.text(format, last + last / 64);
-    state.scrape_bytes.store(text.len(), Relaxed);
-    text
+    m.into_body(format)
 }
 
 fn one(name: &'static str, value: impl Display) -> Labels {
@@ -147,12 +144,12 @@ fn shard(m: &mut Families, s: &ShardSummary) {
 }
 
 fn neighbors(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let totals = answers::bgp_totals(router)?;
-    m.add(RESTARTING, &Labels::default(), totals.deferral.is_some());
-    for (why, n) in totals.refused.by_reason() {
+    let (is_deferring, refused) = answers::deferring_and_refused(router)?;
+    m.add(RESTARTING, &Labels::default(), is_deferring);
+    for (why, n) in refused.by_reason() {
         m.add(REFUSED_CONNECTIONS, &one("reason", why.name()), n);
     }
-    m.set_neighbors(answers::neighbor_counts(router)?.into_iter().map(Row::new).collect());
+    m.set_neighbors(answers::neighbor_counts(router)?.map(Row::new).collect());
     Ok(())
 }
 

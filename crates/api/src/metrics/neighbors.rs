@@ -1,6 +1,7 @@
 //! The metrics of neighbours: by far the most samples of a scrape. Each is a column of one table, whose rows are neighbours.
+//! What the samples of a column have in common is text before the first, so that a sample takes four copies.
 
-use super::family::{Labels, Value, push_sample};
+use super::family::Labels;
 use super::registry::*;
 use crate::answers::{NeighborCounts, SessionCounts};
 use ribtide_bgp::ingest::Refusal;
@@ -24,13 +25,23 @@ impl Row {
     }
 }
 
+/// The text between the labels `neighbor` and `group` and the value, with these labels.
+macro_rules! more {
+    () => {
+        "} "
+    };
+    ($($labels:literal),+) => {
+        concat!($(",", $labels),+, "} ")
+    };
+}
+
 /// Samples of one metric for each neighbour.
 pub(super) struct Column {
     pub(super) metric: Metric,
     values: Values,
 }
 
-/// The values of a neighbour, with the labels after `neighbor` and `group` as text. `None`: it has no sample.
+/// The values of a neighbour, with the text between its labels and the value. `None`: it has no sample.
 #[derive(Clone, Copy)]
 enum Values {
     One(fn(&NeighborCounts) -> Option<u64>),
@@ -51,29 +62,29 @@ enum Direction {
 }
 
 const FAMILIES: [(&str, AfiSafi); 2] =
-    [("family=\"ipv4\"", AfiSafi::Ipv4Unicast), ("family=\"ipv6\"", AfiSafi::Ipv6Unicast)];
+    [(more!("family=\"ipv4\""), AfiSafi::Ipv4Unicast), (more!("family=\"ipv6\""), AfiSafi::Ipv6Unicast)];
 
 const LIMITS: [(&str, Direction, AfiSafi); 4] = [
-    ("direction=\"received\",family=\"ipv4\"", Direction::Received, AfiSafi::Ipv4Unicast),
-    ("direction=\"sent\",family=\"ipv4\"", Direction::Sent, AfiSafi::Ipv4Unicast),
-    ("direction=\"received\",family=\"ipv6\"", Direction::Received, AfiSafi::Ipv6Unicast),
-    ("direction=\"sent\",family=\"ipv6\"", Direction::Sent, AfiSafi::Ipv6Unicast),
+    (more!("direction=\"received\"", "family=\"ipv4\""), Direction::Received, AfiSafi::Ipv4Unicast),
+    (more!("direction=\"sent\"", "family=\"ipv4\""), Direction::Sent, AfiSafi::Ipv4Unicast),
+    (more!("direction=\"received\"", "family=\"ipv6\""), Direction::Received, AfiSafi::Ipv6Unicast),
+    (more!("direction=\"sent\"", "family=\"ipv6\""), Direction::Sent, AfiSafi::Ipv6Unicast),
 ];
 
 const RECEIVED: [(&str, MessageType); 5] = [
-    ("direction=\"received\",type=\"open\"", Open),
-    ("direction=\"received\",type=\"update\"", Update),
-    ("direction=\"received\",type=\"notification\"", Notification),
-    ("direction=\"received\",type=\"keepalive\"", Keepalive),
-    ("direction=\"received\",type=\"route-refresh\"", RouteRefresh),
+    (more!("direction=\"received\"", "type=\"open\""), Open),
+    (more!("direction=\"received\"", "type=\"update\""), Update),
+    (more!("direction=\"received\"", "type=\"notification\""), Notification),
+    (more!("direction=\"received\"", "type=\"keepalive\""), Keepalive),
+    (more!("direction=\"received\"", "type=\"route-refresh\""), RouteRefresh),
 ];
 
 const SENT: [(&str, MessageType); 5] = [
-    ("direction=\"sent\",type=\"open\"", Open),
-    ("direction=\"sent\",type=\"update\"", Update),
-    ("direction=\"sent\",type=\"notification\"", Notification),
-    ("direction=\"sent\",type=\"keepalive\"", Keepalive),
-    ("direction=\"sent\",type=\"route-refresh\"", RouteRefresh),
+    (more!("direction=\"sent\"", "type=\"open\""), Open),
+    (more!("direction=\"sent\"", "type=\"update\""), Update),
+    (more!("direction=\"sent\"", "type=\"notification\""), Notification),
+    (more!("direction=\"sent\"", "type=\"keepalive\""), Keepalive),
+    (more!("direction=\"sent\"", "type=\"route-refresh\""), RouteRefresh),
 ];
 
 /// Every metric of neighbours.
@@ -89,21 +100,36 @@ pub(super) const COLUMNS: &[Column] = &[
     column(NEIGHBOR_MAX, Limits(max_prefixes)),
     column(NEIGHBOR_MAX_COUNT, Limits(used_prefixes)),
     column(NEIGHBOR_MAX_EXCEEDED, Limits(exceeded)),
-    column(NEIGHBOR_MAX_DISCARDED, Session("", |s| s.ingest.refused(Refusal::MaxPrefixes))),
+    column(NEIGHBOR_MAX_DISCARDED, Session(more!(), |s| s.ingest.refused(Refusal::MaxPrefixes))),
     column(NEIGHBOR_MESSAGES, Messages(&RECEIVED, |s| s.messages_received)),
     column(NEIGHBOR_MESSAGES, Messages(&SENT, |s| s.messages_sent)),
-    column(NEIGHBOR_PREFIXES, Session("direction=\"received\",what=\"announced\"", |s| s.ingest.announced)),
-    column(NEIGHBOR_PREFIXES, Session("direction=\"received\",what=\"withdrawn\"", |s| s.ingest.withdrawn)),
-    column(NEIGHBOR_PREFIXES, Session("direction=\"received\",what=\"refused\"", |s| s.ingest.all_refused())),
-    column(NEIGHBOR_PREFIXES, Session("direction=\"sent\",what=\"announced\"", |s| s.sent.announced)),
-    column(NEIGHBOR_PREFIXES, Session("direction=\"sent\",what=\"withdrawn\"", |s| s.sent.withdrawn)),
-    column(NEIGHBOR_EVALUATED_AGAIN, Session("", |s| s.ingest.evaluated_again)),
-    column(NEIGHBOR_TREATED_AS_WITHDRAW, Session("", |s| s.ingest.treated_as_withdraw)),
-    column(NEIGHBOR_WRITE_QUEUE, Session("", |s| s.writes.bytes as u64)),
-    column(NEIGHBOR_WRITE_BLOCKS, Session("", |s| s.writes.blocks)),
-    column(NEIGHBOR_WRITE_STOPS, Session("", |s| s.writes.stops)),
-    column(NEIGHBOR_WAITING, Session("", |s| s.waiting)),
-    column(NEIGHBOR_SLOW, Session("", |s| s.writes.slow.into())),
+    column(
+        NEIGHBOR_PREFIXES,
+        Session(more!("direction=\"received\"", "what=\"announced\""), |s| s.ingest.announced),
+    ),
+    column(
+        NEIGHBOR_PREFIXES,
+        Session(more!("direction=\"received\"", "what=\"withdrawn\""), |s| s.ingest.withdrawn),
+    ),
+    column(
+        NEIGHBOR_PREFIXES,
+        Session(more!("direction=\"received\"", "what=\"refused\""), |s| s.ingest.all_refused()),
+    ),
+    column(
+        NEIGHBOR_PREFIXES,
+        Session(more!("direction=\"sent\"", "what=\"announced\""), |s| s.sent.announced),
+    ),
+    column(
+        NEIGHBOR_PREFIXES,
+        Session(more!("direction=\"sent\"", "what=\"withdrawn\""), |s| s.sent.withdrawn),
+    ),
+    column(NEIGHBOR_EVALUATED_AGAIN, Session(more!(), |s| s.ingest.evaluated_again)),
+    column(NEIGHBOR_TREATED_AS_WITHDRAW, Session(more!(), |s| s.ingest.treated_as_withdraw)),
+    column(NEIGHBOR_WRITE_QUEUE, Session(more!(), |s| s.writes.bytes as u64)),
+    column(NEIGHBOR_WRITE_BLOCKS, Session(more!(), |s| s.writes.blocks)),
+    column(NEIGHBOR_WRITE_STOPS, Session(more!(), |s| s.writes.stops)),
+    column(NEIGHBOR_WAITING, Session(more!(), |s| s.waiting)),
+    column(NEIGHBOR_SLOW, Session(more!(), |s| s.writes.slow.into())),
 ];
 
 const fn column(metric: Metric, values: Values) -> Column {
@@ -111,17 +137,26 @@ const fn column(metric: Metric, values: Values) -> Column {
 }
 
 impl Column {
-    /// Adds its samples.
+    /// Adds its samples of these neighbours.
     pub(super) fn push(&self, out: &mut String, rows: &[Row]) {
-        rows.iter().for_each(|row| self.push_row(out, row));
+        let name = [self.metric.name, "{"].concat();
+        rows.iter().for_each(|row| self.push_row(out, &name, row));
     }
 
-    fn push_row(&self, out: &mut String, Row { labels, counts }: &Row) {
+    fn push_row(&self, out: &mut String, name: &str, Row { labels, counts }: &Row) {
         let mut sample = |more: &str, value: u64| {
-            push_sample(out, self.metric.name, labels.as_str(), more, Value::Whole(value));
+            out.push_str(name);
+            out.push_str(labels.as_str());
+            out.push_str(more);
+            match u8::try_from(value) {
+                // Most values have one digit.
+                Ok(digit @ 0..=9) => out.push((b'0' + digit).into()),
+                _ => out.push_str(itoa::Buffer::new().format(value)),
+            }
+            out.push('\n');
         };
         match self.values {
-            One(of) => of(counts).into_iter().for_each(|value| sample("", value)),
+            One(of) => of(counts).into_iter().for_each(|value| sample(more!(), value)),
             Session(more, of) => counts.session.iter().for_each(|session| sample(more, of(session))),
             Families(of) => {
                 let Some(count) = of(counts) else { return };
@@ -174,7 +209,7 @@ mod tests {
     fn columns_have_the_labels_of_their_metrics_and_every_metric_of_neighbors_is_one() {
         for Column { metric, values } in COLUMNS {
             let more: Vec<&str> = match values {
-                One(_) => vec![""],
+                One(_) => vec![more!()],
                 Session(more, _) => vec![*more],
                 Families(_) => FAMILIES.iter().map(|of| of.0).collect(),
                 Limits(_) => LIMITS.iter().map(|of| of.0).collect(),

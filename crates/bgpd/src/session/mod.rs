@@ -52,6 +52,7 @@ pub(crate) use own_restart::{defers, is_awaited, is_complete};
 pub use reconfiguration::Neighbors;
 pub use recorder::{LastNotification, LostSession, RecordedView};
 pub use refused::{ConnectionRefusal, RefusedConnections};
+pub use socket::has_tcp_md5;
 #[cfg(test)]
 pub(super) use socket::set_md5;
 pub use unnumbered::WaitingInterface;

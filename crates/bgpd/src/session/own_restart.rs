@@ -101,6 +101,11 @@ pub(crate) fn defers(neighbor: &NeighborView, age: Millis) -> bool {
 }
 
 impl Sessions {
+    /// Whether the selection of routes is deferred after a restart.
+    pub fn is_deferring(&self) -> bool {
+        self.own_restarts.deferred_until.is_some()
+    }
+
     /// The deferral of the selection of routes, while there is one.
     pub fn deferral(&self) -> Option<Deferral> {
         let until = self.own_restarts.deferred_until?;

@@ -9,30 +9,30 @@ use ribtide_bgp::peer::PeerId;
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::notification::cease;
 
-/// Of the permitted open files, the share for connections without a session: one in four.
-const SHARE: u64 = 4;
-/// So many always have a place.
-const ALWAYS: usize = 16;
+/// Connections without a session get one in so many of the permitted open files.
+const FILES_SHARE: u64 = 4;
+/// The least number that the bound on them can be.
+const WAITING_BOUND_MIN: usize = 16;
 /// Without an OPEN for so long, a connection makes room for another.
-const OPEN_WAIT: Millis = 10_000;
+const OPEN_TIMEOUT: Millis = 10_000;
 
 impl Sessions {
     /// Whether another neighbour of a range may connect. Where too many wait, the one that has waited longest makes room, if
     /// it had time for its OPEN.
     pub(super) fn has_room_in_ranges(&mut self) -> bool {
-        let most = most_waiting();
-        if self.peers.len() < most {
+        let bound = waiting_bound();
+        if self.peers.len() < bound {
             return true;
         }
         let waits = |peer: &&Peer| peer.dynamic && peer.up.is_none();
         let mut waiting: Vec<(Millis, PeerId)> =
             self.peers.values().filter(waits).map(|peer| (peer.state.1, peer.id)).collect();
-        if waiting.len() < most {
+        if waiting.len() < bound {
             return true;
         }
         waiting.sort_unstable();
         match waiting.first().copied() {
-            Some((since, id)) if since + OPEN_WAIT <= self.clock.now() => {
+            Some((since, id)) if since + OPEN_TIMEOUT <= self.clock.now() => {
                 self.remove(id, &Notification::cease(cease::OUT_OF_RESOURCES));
                 true
             }
@@ -42,7 +42,7 @@ impl Sessions {
 }
 
 /// Connections of ranges without a session, at most.
-fn most_waiting() -> usize {
+fn waiting_bound() -> usize {
     let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(current, _)| current);
-    usize::try_from(files / SHARE).unwrap_or(usize::MAX).max(ALWAYS)
+    usize::try_from(files / FILES_SHARE).unwrap_or(usize::MAX).max(WAITING_BOUND_MIN)
 }

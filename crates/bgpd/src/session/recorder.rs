@@ -6,7 +6,7 @@
 
 use super::{Command, Sessions};
 use crate::monitor::{DownCause, SessionUp};
-use crate::recorder::{Direction, Recorded, Ring, recent};
+use crate::recorder::{Direction, MessageRing, Recorded, recent};
 use ribtide_bgp::peer::PeerId;
 use ribtide_runtime::clock::Millis;
 use ribtide_wire::bgp::Notification;
@@ -21,9 +21,9 @@ const END_MS: Millis = 10;
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     /// Messages other than UPDATEs.
-    control: Ring,
+    control: MessageRing,
     /// UPDATEs of workers.
-    updates: Ring,
+    updates: MessageRing,
     lost: Option<Box<LostSession>>,
     /// The last NOTIFICATION, whatever is kept otherwise.
     notification: Option<LastNotification>,

@@ -111,6 +111,20 @@ pub(crate) fn set_md5(
     set_option(socket.as_raw_fd(), libc::IPPROTO_TCP, name, &option)
 }
 
+/// Whether this kernel has TCP-MD5.
+///
+/// # Errors
+/// No socket could be made to ask it, or it answers neither yes nor no.
+pub fn has_tcp_md5() -> io::Result<bool> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // Removal of a key that is not there.
+    match set_md5(&socket, Ipv4Addr::LOCALHOST.into(), None, &[]) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(false),
+        Err(e) if e.raw_os_error() != Some(libc::ENOENT) => Err(e),
+        _ => Ok(true),
+    }
+}
+
 /// An address as the kernel's options have it.
 #[expect(unsafe_code, reason = "socket2 keeps the storage of an address to itself")]
 pub(super) fn storage_of(address: SocketAddr) -> libc::sockaddr_storage {

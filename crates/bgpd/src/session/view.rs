@@ -131,7 +131,7 @@ pub struct UpView {
     pub own_restart: Option<u16>,
 }
 
-/// What metrics have of a neighbour.
+/// What metrics and lists of interfaces have of a neighbour.
 #[derive(Clone, Debug)]
 pub struct NeighborCounts {
     /// Its number in this process.
@@ -142,6 +142,8 @@ pub struct NeighborCounts {
     pub interface: Option<String>,
     /// Its group in the configuration.
     pub group: String,
+    /// State of RFC 4271 section 8.2.2.
+    pub state: State,
     /// For how many milliseconds it has been in its state.
     pub state_age: Millis,
     /// How often an established session ended.
@@ -208,7 +210,7 @@ impl Sessions {
         peers.map(|peer| self.view(peer)).filter(wanted).take(limit).collect()
     }
 
-    /// What metrics have of at most `limit` neighbours, by address, after `after`.
+    /// What metrics and lists of interfaces have of at most `limit` neighbours, by address, after `after`.
     pub fn counts(&self, after: Option<IpAddr>, limit: usize) -> Vec<NeighborCounts> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let peers = self.by_address.range((from, Bound::Unbounded)).filter_map(|(_, id)| self.peers.get(id));
@@ -218,6 +220,7 @@ impl Sessions {
             address: peer.address,
             interface: peer.link.as_ref().map(|link| link.name.clone()),
             group: peer.settings.group.clone(),
+            state: peer.state.0,
             state_age: now.saturating_sub(peer.state.1),
             flaps: peer.fsm.flaps(),
             has_retained: !peer.retained.is_empty(),
@@ -233,7 +236,14 @@ impl Sessions {
                 sent: connection.sent,
             }),
         };
-        peers.map(of).take(limit).collect()
+        let mut counts = Vec::with_capacity(limit.min(self.by_address.len()));
+        counts.extend(peers.map(of).take(limit));
+        counts
+    }
+
+    /// Incoming connections that got no session.
+    pub fn refused(&self) -> RefusedConnections {
+        self.refused
     }
 
     /// The number of neighbours, of sessions, and of lost sessions.

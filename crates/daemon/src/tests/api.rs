@@ -35,7 +35,7 @@ impl Bench {
         );
         let path = folder.path().join("ribtide.toml");
         std::fs::write(&path, text).unwrap();
-        let router = Router::start(config::load(&path).unwrap(), Some(path)).unwrap();
+        let router = Router::start(config::load(&path).unwrap(), Some(path), None).unwrap();
         Bench { router, http, folder }
     }
 

@@ -51,7 +51,7 @@ socket = "{}"
 "#,
             folder.path().join("api.sock").display()
         );
-        let router = Router::start(config::parse(&text).unwrap(), None).unwrap();
+        let router = Router::start(config::parse(&text).unwrap(), None, None).unwrap();
         let state = router.state().clone();
         let families = FamilySet::IPV4_UNICAST;
         let peer = Arc::new(PeerInfo {

@@ -220,6 +220,17 @@ pub fn installed_families(scope: &Scope) -> io::Result<FamilySet> {
     Ok(families)
 }
 
+/// Whether this kernel has next-hop objects.
+///
+/// # Errors
+/// The kernel does not reply.
+pub fn has_next_hop_objects() -> io::Result<bool> {
+    match Socket::open()?.dump(dump_next_hops, |(): &mut (), _| ()) {
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+        dumped => dumped.map(|()| true),
+    }
+}
+
 /// The forwarding of each next-hop object, for groups that of their members.
 ///
 /// # Errors

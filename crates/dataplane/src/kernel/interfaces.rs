@@ -1,12 +1,13 @@
 //! The kernel's interfaces and addresses, folded into one state per interface as the RIB wants it.
 
 use super::super::InterfaceLine;
+use super::interface_list::{InterfaceList, ListedInterface};
 use super::on_link::OnLink;
-use ribtide_config::VrfSetup;
+use ribtide_config::{DEFAULT_VRF, VrfSetup};
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_rib::{InterfaceEvent, VrfId};
 use ribtide_wire::netlink::Content;
-use ribtide_wire::netlink::numbers::IFF_LOOPBACK;
+use ribtide_wire::netlink::numbers::{IFF_LOOPBACK, IFF_LOWER_UP, IFF_UP};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,16 +17,39 @@ use std::sync::Arc;
 struct State {
     /// Empty while only addresses are known.
     name: String,
-    operative: bool,
-    loopback: bool,
+    kind: Option<String>,
+    mtu: u32,
+    /// `IFF_*`.
+    flags: u32,
     /// It did not carry packets at some time since the last [`Interfaces::news`].
     fell: bool,
     master: Option<u32>,
-    is_vrf: bool,
-    /// Each own address with its subnet: on a point-to-point link the peer's, which does not hold the own address.
+    /// Each usable own address with its subnet: on a point-to-point link the peer's, which does not hold the own address.
     addresses: Vec<(IpAddr, AnyPrefix)>,
-    /// Own IPv6 addresses that are valid on its link alone.
-    link_local: Vec<IpAddr>,
+}
+
+impl State {
+    fn is_vrf(&self) -> bool {
+        self.kind.as_deref() == Some("vrf")
+    }
+
+    /// Whether it carries packets.
+    fn is_operative(&self) -> bool {
+        self.flags & (IFF_UP | IFF_LOWER_UP) == IFF_UP | IFF_LOWER_UP
+    }
+
+    /// Its addresses to and from which packets are routed, each with its subnet.
+    fn routed(&self) -> Vec<(IpAddr, AnyPrefix)> {
+        self.addresses.iter().filter(|(own, _)| is_routed(*own)).copied().collect()
+    }
+
+    /// Its IPv6 addresses that are valid on its link alone.
+    fn link_local(&self) -> Vec<IpAddr> {
+        let mut own: Vec<IpAddr> =
+            self.addresses.iter().map(|(own, _)| *own).filter(|a| is_link_local(*a)).collect();
+        own.dedup();
+        own
+    }
 }
 
 /// A change for the RIB.
@@ -61,6 +85,8 @@ pub(super) struct Interfaces {
     carrier_downs: Map<u32, u32>,
     /// Subnets that the kernel has no route to.
     missing: Arc<BTreeSet<OnLink>>,
+    /// All of it for the API.
+    list: InterfaceList,
 }
 
 impl Interfaces {
@@ -75,7 +101,13 @@ impl Interfaces {
             touched: Set::default(),
             carrier_downs: Map::default(),
             missing: Arc::default(),
+            list: InterfaceList::default(),
         }
+    }
+
+    /// The list for the API, which follows each [`Interfaces::news`].
+    pub(super) fn list(&self) -> InterfaceList {
+        self.list.clone()
     }
 
     /// From now on the kernel has no route to these subnets. Their addresses are without a subnet for the RIB.
@@ -97,14 +129,36 @@ impl Interfaces {
             return Some(listed.vrf.id);
         }
         // The addresses of a VRF and of its members are connected routes of the VRF's table, and of no other.
-        let device = if state.is_vrf { Some(index) } else { state.master };
-        let device = device.and_then(|device| Some((device, self.states.get(&device).filter(|d| d.is_vrf)?)));
+        let device = if state.is_vrf() { Some(index) } else { state.master };
+        let device =
+            device.and_then(|device| Some((device, self.states.get(&device).filter(|d| d.is_vrf())?)));
         if device.map(|(index, _)| index) == self.vrf {
             return Some(VrfId::DEFAULT);
         }
         let of =
             |vrf: &&VrfSetup| vrf.interfaces.is_none() && device.is_some_and(|(_, d)| d.name == vrf.name);
         self.vrfs.iter().find(of).map(|vrf| vrf.vrf.id)
+    }
+
+    /// An interface for the list; `None`: it is gone.
+    fn listed(&self, index: u32) -> Option<ListedInterface> {
+        let state = self.states.get(&index).filter(|state| !state.name.is_empty())?;
+        let name = |id| match id {
+            VrfId::DEFAULT => Some(DEFAULT_VRF.to_owned()),
+            id => self.vrfs.iter().find(|setup| setup.vrf.id == id).map(|setup| setup.name.clone()),
+        };
+        let subnets: BTreeSet<AnyPrefix> = state.addresses.iter().map(|(_, subnet)| *subnet).collect();
+        Some(ListedInterface {
+            name: state.name.clone(),
+            kind: state.kind.clone(),
+            admin_up: state.flags & IFF_UP != 0,
+            carrier: state.flags & IFF_LOWER_UP != 0,
+            mtu: state.mtu,
+            master: state.master,
+            vrf: self.place(index, state).and_then(name),
+            addresses: state.addresses.clone(),
+            missing: subnets.into_iter().filter(|s| self.missing.contains(&(*s, index))).collect(),
+        })
     }
 
     /// Takes one message of the kernel, from a dump or a notification.
@@ -114,14 +168,15 @@ impl Interfaces {
                 let state = self.states.entry(link.index).or_default();
                 let renamed = state.name != link.name;
                 state.name = link.name.into();
-                state.operative = link.operative();
-                state.loopback = link.flags & IFF_LOOPBACK != 0;
+                state.flags = link.flags;
+                state.mtu = link.mtu;
                 let downs = link.carrier_down_count;
                 let before = downs.and_then(|downs| self.carrier_downs.insert(link.index, downs));
-                state.fell |= !state.operative || before.is_some_and(|before| downs != Some(before));
+                state.fell |= !state.is_operative() || before.is_some_and(|before| downs != Some(before));
                 state.master = link.master;
-                let is_vrf = link.kind == Some("vrf");
-                if std::mem::replace(&mut state.is_vrf, is_vrf) != is_vrf || (is_vrf && renamed) {
+                let was_vrf = state.is_vrf();
+                state.kind = link.kind.map(str::to_owned);
+                if state.is_vrf() != was_vrf || (was_vrf && renamed) {
                     // Its members' addresses belong to another table, or no longer do.
                     self.touched.extend(self.states.keys());
                 }
@@ -135,18 +190,6 @@ impl Interfaces {
             Content::NewAddress(address) | Content::DelAddress(address) => {
                 let there = matches!(content, Content::NewAddress(_)) && address.usable();
                 let state = self.states.entry(address.ifindex).or_default();
-                if is_link_local(address.local) {
-                    state.link_local.retain(|a| *a != address.local);
-                    if there {
-                        state.link_local.push(address.local);
-                        state.link_local.sort_unstable();
-                    }
-                    self.touched.insert(address.ifindex);
-                    return;
-                }
-                if !is_routed(address.local) {
-                    return;
-                }
                 let pair = (address.local, address.network);
                 state.addresses.retain(|a| *a != pair);
                 if there {
@@ -170,6 +213,7 @@ impl Interfaces {
     pub(super) fn news(&mut self) -> Vec<(News, Option<InterfaceLine>)> {
         let mut touched: Vec<u32> = self.touched.drain().collect();
         touched.sort_unstable();
+        self.list.update(touched.iter().map(|index| (*index, self.listed(*index))));
         let mut news = Vec::new();
         for index in touched {
             let fell = self.states.get_mut(&index).is_some_and(|s| std::mem::take(&mut s.fell));
@@ -183,7 +227,7 @@ impl Interfaces {
                 continue;
             };
             let place = self.place(index, state);
-            let addresses = if place.is_some() { state.addresses.clone() } else { Vec::new() };
+            let addresses = if place.is_some() { state.routed() } else { Vec::new() };
             let reached = |(own, subnet): &(IpAddr, AnyPrefix)| match self.missing.contains(&(*subnet, index))
             {
                 true => (*own, AnyPrefix::host(*own)),
@@ -193,13 +237,13 @@ impl Interfaces {
                 vrf: place.unwrap_or_default(),
                 index,
                 name: state.name.clone(),
-                up: state.operative,
-                loopback: state.loopback,
+                up: state.is_operative(),
+                loopback: state.flags & IFF_LOOPBACK != 0,
                 addresses: addresses.iter().map(reached).collect(),
             };
             let before = self.sent.get(&index);
             let came_up = event.up && (fell || !before.is_some_and(|b| b.up));
-            let link_local = if place.is_some() { state.link_local.clone() } else { Vec::new() };
+            let link_local = if place.is_some() { state.link_local() } else { Vec::new() };
             let link_local_before = self.sent_link_local.get(&index).map_or(&[][..], Vec::as_slice);
             if came_up || before != Some(&event) || link_local != link_local_before {
                 let line = describe(before, &event, came_up);
@@ -460,6 +504,41 @@ mod tests {
         all.set_missing(Arc::default());
         let back = line("the kernel has a route to 10.0.0.0/24 by it again");
         assert_eq!(all.news(), [(changed(with_subnet, false), back)]);
+    }
+
+    #[test]
+    fn list_has_addresses_that_are_no_news_and_missing_subnets() {
+        let mut all = Interfaces::of(None, [].into());
+        let list = all.list();
+        all.take(&link(1, "lo", true));
+        all.take(&Content::NewAddress(address(1, "127.0.0.1/8", 0x80)));
+        all.take(&link(2, "eth0", false));
+        all.take(&Content::NewAddress(address(2, "10.0.0.1/24", 0x80)));
+        all.take(&Content::NewAddress(address(2, "fe80::1/64", 0x80)));
+        all.take(&Content::NewAddress(address(2, "2001:db8::1/64", 0x40)));
+        assert!(list.get().is_empty(), "it follows the news");
+        all.news();
+        let own =
+            |of: u32| list.get()[&of].addresses.iter().map(|(own, _)| own.to_string()).collect::<Vec<_>>();
+        assert_eq!((own(1), own(2)), (vec!["127.0.0.1".into()], vec!["10.0.0.1".into(), "fe80::1".into()]));
+        let eth0 = list.get()[&2].clone();
+        assert_eq!((eth0.admin_up, eth0.carrier, eth0.vrf.as_deref()), (false, false, Some(DEFAULT_VRF)));
+        // A list that a reader holds stays as it is.
+        let held = list.get();
+        let subnet: AnyPrefix = "10.0.0.0/24".parse().unwrap();
+        all.set_missing(Arc::new([(subnet, 2)].into()));
+        all.take(&Content::DelAddress(address(1, "127.0.0.1/8", 0)));
+        all.news();
+        assert_eq!((list.get()[&2].missing.as_slice(), held[&2].missing.len()), (&[subnet][..], 0));
+        assert!(own(1).is_empty(), "a loopback's address is no news, and gone all the same");
+        // One of a VRF that the configuration does not have.
+        all.take(&vrf_link(9, "red", None, Some(100)));
+        all.take(&vrf_link(2, "eth0", Some(9), None));
+        all.news();
+        assert_eq!((list.get()[&2].vrf.clone(), list.get()[&2].master), (None, Some(9)));
+        all.restart();
+        all.news();
+        assert!(list.get().is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! dataplane.
 
 use super::super::{InterfaceLine, InterfaceNews, InterfaceState};
+use super::interface_list::InterfaceList;
 use super::interfaces::{Interfaces, News};
 use super::on_link::{self, MissingSubnets};
 use super::system::System;
@@ -37,6 +38,8 @@ pub(super) struct Outputs {
 
 /// A watch of interfaces without a kernel dataplane.
 pub struct InterfaceWatch {
+    /// The interfaces of the kernel.
+    pub interfaces: InterfaceList,
     listed: Listed,
     stop: Stop,
     thread: JoinHandle<()>,
@@ -58,8 +61,9 @@ impl InterfaceWatch {
         listed.set(vrfs);
         let (outputs, stop) = (Outputs { notes: None, rib, sessions }, stop.part());
         let watcher = Watcher::new(&System::default(), None, listed.clone(), None, outputs, &stop)?;
+        let interfaces = watcher.list();
         let thread = thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
-        Ok(InterfaceWatch { listed, stop, thread })
+        Ok(InterfaceWatch { interfaces, listed, stop, thread })
     }
 
     /// Ends it. Nothing comes of it afterwards.
@@ -126,6 +130,11 @@ impl Watcher {
             initial: true,
             stop: stop.clone(),
         })
+    }
+
+    /// The list of interfaces for the API.
+    pub(super) fn list(&self) -> InterfaceList {
+        self.interfaces.list()
     }
 
     /// `dataplane` is up once the RIB manager has the interfaces.

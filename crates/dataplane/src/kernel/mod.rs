@@ -16,6 +16,7 @@ mod desired_state;
 pub mod flush;
 mod imported_routes;
 mod installed;
+mod interface_list;
 mod interfaces;
 mod links;
 pub mod machine;
@@ -34,8 +35,10 @@ use super::InterfaceNews;
 use super::RibChannel;
 pub use flush::Scope;
 pub use installed::{
-    Forwarding, Installed, Walk, installed, installed_families, next_hop_objects, routes_of_others,
+    Forwarding, Installed, Walk, has_next_hop_objects, installed, installed_families, next_hop_objects,
+    routes_of_others,
 };
+pub use interface_list::{InterfaceList, ListedInterface, ListedInterfaces};
 pub use links::InterfaceWatch;
 use on_link::{MissingSubnets, OnLinkRoutes};
 pub use repairs::{Difference, RepairCounters};
@@ -131,27 +134,29 @@ impl Stages {
         }
         let (notes, noted) = rings.bounded("kernel watchers to kernel FIB", NOTES);
         let writing_port = Arc::new(AtomicU32::new(kernel.port()));
-        let handle = KernelHandle {
-            config: Arc::new(config.clone()),
-            repairs: kernel.repairs.counters.clone(),
-            listed: listed.clone(),
-            notes: notes.clone(),
-        };
+        let repairs = kernel.repairs.counters.clone();
         let missing = MissingSubnets::default();
         let routes = watch::Watcher::new(
             system,
             config.clone(),
             listed.clone(),
-            (writing_port.clone(), handle.repairs.clone()),
+            (writing_port.clone(), repairs.clone()),
             (notes.clone(), channel.rib.feedback.clone()),
             OnLinkRoutes::new(missing.clone()),
             channel.stop.clone(),
         )
         .map_err(cannot)?;
         let outputs =
-            links::Outputs { notes: Some(notes), rib: Some(channel.rib.failures.clone()), sessions };
+            links::Outputs { notes: Some(notes.clone()), rib: Some(channel.rib.failures.clone()), sessions };
         let links = links::Watcher::new(system, vrf, listed.clone(), Some(missing), outputs, &channel.stop)
             .map_err(cannot)?;
+        let handle = KernelHandle {
+            config: Arc::new(config.clone()),
+            repairs,
+            interfaces: links.list(),
+            listed: listed.clone(),
+            notes,
+        };
         let writer = Writer::new(system, kernel, config, listed, channel, noted, writing_port);
         Ok(Stages { writer, routes, links, handle })
     }
@@ -216,6 +221,8 @@ pub struct KernelHandle {
     pub config: Arc<KernelConfig>,
     /// Counters of its comparison with the kernel.
     pub repairs: Arc<RepairCounters>,
+    /// The interfaces of the kernel.
+    pub interfaces: InterfaceList,
     listed: Listed,
     notes: ring::Sender<Note>,
 }

@@ -6,6 +6,7 @@ mod bfd;
 mod bgp;
 mod fib;
 mod filters;
+mod interface;
 mod messages;
 mod monitoring;
 mod nexthop;
@@ -18,6 +19,8 @@ mod running;
 #[cfg(feature = "router")]
 pub(crate) mod screen;
 mod threads;
+mod version;
+mod vrf;
 
 use crate::client::Client;
 use crate::text::{count, fold};
@@ -132,6 +135,23 @@ pub(crate) enum Show {
         #[arg(long, value_name = "NAME", conflicts_with = "id")]
         vrf: Option<String>,
     },
+    /// Interfaces: state, addresses, VRF, the BGP and BFD sessions on the link, and subnets that the kernel has no route to
+    #[command(alias = "interfaces")]
+    Interface {
+        /// Only this interface, with each of its sessions
+        name: Option<String>,
+    },
+    /// VRFs: the kernel's table and device, interfaces, and the number of routes
+    #[command(alias = "vrfs")]
+    Vrf,
+    /// Static routes: whether each is used, or why not, and its next hops
+    Static {
+        /// Only those of this VRF
+        #[arg(long, value_name = "NAME")]
+        vrf: Option<String>,
+    },
+    /// The version of the router, its uptime, and what the kernel has of the features that settings need
+    Version,
     /// BFD sessions: state, negotiated intervals, packets, and the reason of the last loss
     Bfd {
         /// Only sessions with this neighbour
@@ -482,6 +502,15 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             })
         }
         Show::NextHopGroup { id: None, vrf } => nexthop_groups(to, vrf.as_deref()),
+        Show::Interface { name } => {
+            let path = format!("/v1/interfaces?{}", query(&[("name", name.clone())]));
+            to.get(&path, if name.is_some() { interface::detail } else { interface::table })
+        }
+        Show::Vrf => to.get("/v1/vrfs", vrf::vrfs),
+        Show::Static { vrf } => {
+            to.get(&format!("/v1/static-routes?{}", query(&[("vrf", vrf.clone())])), vrf::static_routes)
+        }
+        Show::Version => to.get("/v1/version", |router| version::version(router, env!("CARGO_PKG_VERSION"))),
         Show::Bfd { address } => {
             to.get(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
         }
