@@ -275,9 +275,11 @@ impl Reloader {
         let interfaces = by_interface(&former) != by_interface(&new);
         log::reconfigure(&new.log);
         router.watchdog.configure(new.stall_timeout, new.stall_exit);
-        let known = former.warnings();
-        for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
-            tracing::warn!(target: target::ROUTER, file = %file.display(), "{warning}");
+        // Another line has moved it only.
+        let known: Vec<String> = former.warnings().into_iter().map(|warning| warning.message).collect();
+        for warning in new.warnings().iter().filter(|warning| !known.contains(&warning.message)) {
+            let line = warning.place.map(|(line, _)| line);
+            tracing::warn!(target: target::ROUTER, file = %file.display(), line, "{warning}");
         }
         router.configure(new);
         Ok(Reloaded {
