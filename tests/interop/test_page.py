@@ -1,6 +1,7 @@
 """The page of the router in a real browser: headless Chromium, driven through WebDriver."""
 
 import contextlib
+import json
 import re
 import shutil
 
@@ -8,7 +9,7 @@ import pytest
 from harness import FEED_ASN, Ribtide, binary, wait_for
 from harness.config import HEAD, LAB
 from harness.peers import FEEDS
-from harness.ribtide import feed_options
+from harness.ribtide import ROOT, feed_options
 from test_api_tls import ADDRESS, READ_TOKEN, Bench
 from test_api_tls import PORT as TLS_PORT
 
@@ -160,6 +161,85 @@ def test_page_shows_the_way_of_routes_and_finds_a_prefix(host):
         wait_for("the page misses the router", lambda: "no answer" in page.text("#router"), 20)
         router.start()
         wait_for("the page has the router again", lambda: "AS 65001" in page.text("#router"), 30)
+
+
+#: Where images of the page go: nothing compares them, a person looks at them.
+IMAGES = ROOT / "target" / "page"
+
+#: The contrast of the text of each element of the page with what is behind it, by WCAG 2's formula: the elements below 4.5.
+LOW_CONTRAST = """
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const luminance = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const color = rgb(getComputedStyle(e).backgroundColor);
+      if (color.length < 4 || color[3] > 0) return color;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const e of document.querySelectorAll("body *")) {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!own || !e.checkVisibility()) continue;
+    const [a, b] = [luminance(rgb(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) low.push(`${e.tagName} ${e.className} "${e.innerText.slice(0, 30)}": ${ratio.toFixed(2)}`);
+  }
+  return low;
+"""
+
+
+def test_page_is_readable_in_light_and_in_dark(host):
+    router = Served(host, CONFIG)
+    feed = host.feeds.start("blast", binary(), "blast", "--ipv4", 1000, "--next-hops4", "10.0.0.0/28", *feed_options(0))
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    backgrounds = {}
+    with Page(host) as page:
+        for scheme in ("light", "dark"):
+            with host.inside():
+                page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+            page.open()
+            wait_for("the routes are shown", lambda: page.routes("syncd") >= 1000, 60, alive=[router.process, feed])
+            wait_for("a neighbor is established", lambda: "Established" in page.text("#neighbors"), 20)
+            page.keys("/")
+            page.keys(router.show("fib")[0]["prefix"], Keys.ENTER)
+            wait_for("the journey is there", lambda: "virtual switch" in page.text("#explained"), 20)
+            backgrounds[scheme] = page.js("return getComputedStyle(document.body).backgroundColor")
+            assert page.js(LOW_CONTRAST) == [], scheme
+            page.screenshot(IMAGES / f"{scheme}.png")
+    assert backgrounds == {"light": "rgb(251, 251, 250)", "dark": "rgb(20, 23, 26)"}
+
+
+def search_while_routes_load(host, many):
+    """Searches a prefix while `many` routes come, and reads its journey before they are all there."""
+    router = Served(host, CONFIG)
+    feed = host.feeds.start("blast", binary(), "blast", "--ipv4", many, "--next-hops4", "10.0.0.0/28", *feed_options(0))
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with Page(host) as page:
+        page.open()
+        wait_for("routes come", lambda: page.routes("rib") > 0, 60, alive=[router.process, feed])
+        [route] = json.loads(router.call("GET", "/v1/fib?limit=1&protocol=ebgp"))["routes"]
+        page.keys("/")
+        page.keys(route["prefix"], Keys.ENTER)
+        wait_for("the journey is there", lambda: route["prefix"] in page.text("#explained") and "virtual switch" in page.text("#explained"), 60)
+        seen = page.routes("syncd")
+        page.screenshot(IMAGES / f"loading-{many}.png")
+        wait_for("all are in the chip", lambda: page.routes("syncd") >= many, 600, alive=[router.process, feed])
+        assert page.errors() == []
+    return seen
+
+
+def test_page_finds_a_prefix_while_routes_load(host):
+    search_while_routes_load(host, ROUTES)
+
+
+@pytest.mark.long
+@pytest.mark.alone
+def test_page_finds_a_prefix_while_1_000_000_routes_load(host):
+    assert search_while_routes_load(host, 1_000_000) < 1_000_000
 
 
 def test_page_of_a_router_without_bgp(host):

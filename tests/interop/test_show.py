@@ -213,6 +213,75 @@ def test_selected_routes_are_filtered_by_dataplane_state(host):
     assert fib("20.0.0.0/8", "--longer", "--state", "installed", "--protocol", "ebgp") == {"20.1.2.0/24", "20.2.0.0/16"}
     assert "write one of connected, static, ebgp, ibgp, kernel" in refused(router, "show", "fib", "--protocol", "bgp")
     assert "write one of installed, pending, failed" in refused(router, "show", "fib", "--state", "up")
+    assert fib("--age-under", "1h") == fib() and not fib("--age-over", "1h")
+    assert "age-over: \"old\" is no duration" in refused(router, "show", "fib", "--age-over", "old")
+
+    def failed(*options):
+        return [(r["prefix"], r["dataplane"]) for r in lines(router, "show", "route", "failed", *options)]
+    [(prefix, plane)] = failed()
+    assert prefix == "20.1.0.0/16" and failed(prefix) == failed("20.0.0.0/8", "--longer") == failed("--dataplane", plane) == failed("--vrf", "default") == failed()
+    assert failed("20.0.0.0/8") == failed("20.2.0.0/16", "--longer") == []
+    assert f"there is no dataplane none; there are: {plane}" in refused(router, "show", "route", "failed", "--dataplane", "none")
+    assert "there is no VRF red" in refused(router, "show", "route", "failed", "--vrf", "red")
+
+
+def test_neighbours_are_filtered_by_state(host):
+    text = HEAD + external("first", 65010, FIRST, 'import = ["accept"]') + external("second", 65011, SECOND, 'import = ["accept"]')
+    router = Ribtide(host, text)
+    first = Speaker(host, FIRST, 65010)
+    wait_for("the session is established", lambda: router.established(FIRST), 60, alive=[router.process])
+
+    def neighbors(*options):
+        every = [n["address"] for n in router.show("bgp", "neighbor", *options)]
+        summary = router.show("bgp", "summary", *options)
+        assert [n["address"] for n in summary["neighbors"]] == every and summary["neighbor_count"] == 2
+        return every
+    assert neighbors("--state", "up") == neighbors("--state", "established") == [FIRST]
+    assert neighbors("--state", "down") == [SECOND]
+    assert neighbors("--state", "opensent") == [] and SECOND not in router.text("show", "bgp", "summary", "--state", "up")
+    assert "write one of up, down, idle" in refused(router, "show", "bgp", "summary", "--state", "Up")
+    assert "--state is for all neighbours" in refused(router, "show", "bgp", "neighbor", FIRST, "--state", "up")
+    assert router.show("bfd", "--state", "up")["sessions"] == []
+    assert "write one of up, down, init, admin-down" in refused(router, "show", "bfd", "--state", "upp")
+    first.close()
+
+
+def test_received_routes_have_their_attributes_and_refused_ones_the_statement(host):
+    policy = """
+[[policy.definition.in.statement]]
+name = "no customers"
+conditions.origin-eq = "igp"
+conditions.as-path-length = 2
+actions.policy-result = "reject"
+[[policy.definition.in.statement]]
+actions = { set-local-pref = 300, policy-result = "accept" }
+"""
+    text = HEAD + external("first", 65010, FIRST, 'import = ["in"]\nkeep-received = true')
+    router = Ribtide(host, text + policy)
+    more = [attribute(0x80, 4, b"\0\0\0\7"), communities([(64500, 7)]), extended((64500, 1)), large((64500, 1, 2)),
+            attribute(0xc0, 7, b"\0\0\xfd\xf2\xc0\0\2\1"), attribute(0xc0, 99, b"x")]
+    speaker = Speaker(host, FIRST, 65010)
+    speaker.send(update(["20.1.0.0/16"], [65010], FIRST, *more) + update(["20.2.0.0/16"], [65010, 65012], FIRST, *more))
+    wait_for("the accepted one is there", lambda: set(router.table()) == {"20.1.0.0/16"}, 60, alive=[router.process])
+
+    def received(which, *options):
+        return lines(router, "show", "bgp", "neighbor", FIRST, which, *options)
+    wait_for("both are kept", lambda: len(received("received")) == 2, 60)
+    accepted, refused_one = received("received")
+    assert received("filtered") == [refused_one] and accepted["accepted"] and not refused_one["accepted"]
+    for route in (accepted, refused_one):
+        # As received: what policy sets is in `show route`.
+        assert route["communities"] == ["64500:7"] and route["large_communities"] == ["64500:1:2"] and route["extended_communities"] == ["rt:64500:1"]
+        assert (route["med"], route["origin"], route["aggregator"], route["other_attributes"]) == (7, "igp", "65010 192.0.2.1", [99])
+        assert "local_pref" not in route and route["next_hop"] == FIRST
+    assert "no customers" in refused_one["decision"] and "age_seconds" in accepted and "age_seconds" not in refused_one
+    table = router.text("show", "bgp", "neighbor", FIRST, "filtered")
+    assert "64500:7 64500:1:2 rt:64500:1" in table and 'statement "no customers"' in table
+    detail = router.text("show", "bgp", "neighbor", FIRST, "received", "--detail")
+    for line in ["Accepted: no", "MED: 7", "Communities: 64500:7", "Large communities: 64500:1:2", "Extended communities: rt:64500:1",
+                 "Aggregator: 65010 192.0.2.1", "Origin: igp", "AS path: 65010 65012", "Other attributes, by code: 99"]:
+        assert line in detail, (line, detail)
+    assert received("received", "--detail") == [accepted, refused_one]
 
 
 def test_the_configuration_in_force_has_no_secrets(host):

@@ -55,6 +55,8 @@ neighbor = [{{ address = "198.19.1.1", description = "the other" }}, {{ address 
     summary = json.loads(files["api/bgp-summary.json"])
     assert summary["asn"] == 65001 and summary["established"] == 1
     assert len(json.loads(files["api/routes.json"])["routes"]) == 100
+    # The log that the router keeps: standard error may go anywhere.
+    assert "the session is up" in files["api/log.json"].decode()
     assert b"the other" in files["api/bgp-neighbors.json"]
     assert b"ribtide_bgp_neighbor_up{" in files["metrics.txt"]
     assert b"Linux version" in files["system/proc/version"] and files["version.txt"].startswith(b"ribtide ")

@@ -2,12 +2,13 @@
 
 use super::access::{Caller, ChangeLog, guard, may_change};
 use super::answers::{Changed, ReceivedWhich};
+use super::body::JsonText;
 use super::events::{self, Streams};
 use super::request::{
-    AdvertisedQuery, AsicQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FibQuery, GroupQuery,
-    InterfaceQuery, LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing, OwnedQuery, PageQuery,
-    PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent, StaticQuery, TrackedQuery,
-    UrlQuery, ValidationQuery, limit,
+    AdvertisedQuery, AsicQuery, AspaQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FailedQuery,
+    FibQuery, GroupQuery, InterfaceQuery, LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
+    OwnedQuery, PageQuery, PayloadQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery,
+    Sent, StaticQuery, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};
@@ -31,8 +32,10 @@ use std::sync::Arc;
 const LOOK_UP_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of a configuration at most. Only clients with the token, and those on this host, send one.
 const CONFIGURATION_MAX: usize = 64 * 1024 * 1024;
-/// Routes of a page at most.
-const MAX_PAGE: usize = 10_000;
+/// Routes of a page at most. While one is built, the router holds its routes and its text: about 2 MB.
+const MAX_PAGE: usize = 2000;
+/// Prefixes of a request to look up at most.
+const MAX_PREFIXES: usize = 10_000;
 /// Neighbours of a page at most. Each costs every shard, its reader and its update thread a moment.
 const MAX_NEIGHBORS: usize = 256;
 /// Next-hop groups of a page at most. With 512 hops each they take the RIB manager about 10 ms.
@@ -302,14 +305,12 @@ pub(super) fn endpoints() -> Endpoints {
         .look_up("/v1/fib/lookup", LOOK_UP_MAX, |i, q: FibPrefixes| {
             match q.prefixes.len() {
                 0 => return Err(Refusal::Bad("prefixes is empty; write at least one".into())),
-                1..=MAX_PAGE => {}
-                n => return Err(Refusal::Bad(format!("at most {MAX_PAGE} prefixes at a time, not {n}"))),
+                1..=MAX_PREFIXES => {}
+                n => return Err(Refusal::Bad(format!("at most {MAX_PREFIXES} prefixes at a time, not {n}"))),
             }
             answers::fib_lookup(i, q.vrf.as_deref(), &q.prefixes)
         })
-        .read("/v1/fib/failed", |i, q: PageQuery| {
-            answers::failed(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
-        })
+        .read("/v1/fib/failed", |i, q: FailedQuery| answers::failed(i, &q, limit(q.limit, MAX_PAGE)?))
         .change("/v1/fib/suppression", |i, set: SetSuppression| {
             Ok(Changed::from(answers::set_suppression(i, set)?))
         })
@@ -332,14 +333,10 @@ pub(super) fn endpoints() -> Endpoints {
         .read("/v1/health", |i, Nothing {}| Ok(answers::health(i)))
         .read("/v1/threads", |i, Nothing {}| answers::threads(i))
         .read("/v1/performance", |i, Nothing {}| answers::performance(i))
-        .read("/v1/bfd", |i, q: BfdQuery| answers::bfd(i, q.peer))
+        .read("/v1/bfd", |i, q: BfdQuery| answers::bfd(i, q.peer, q.state.as_deref()))
         .read("/v1/rpki", |i, Nothing {}| answers::rpki(i))
-        .read("/v1/rpki/table", |i, q: PageQuery| {
-            answers::rpki_table(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
-        })
-        .read("/v1/rpki/aspas", |i, q: PageQuery| {
-            answers::rpki_aspas(i, q.cursor.as_deref(), limit(q.limit, MAX_PAGE)?)
-        })
+        .read("/v1/rpki/table", |i, q: PayloadQuery| answers::rpki_table(i, &q, limit(q.limit, MAX_PAGE)?))
+        .read("/v1/rpki/aspas", |i, q: AspaQuery| answers::rpki_aspas(i, &q, limit(q.limit, MAX_PAGE)?))
         .read("/v1/rpki/validation", |i, q: ValidationQuery| answers::rpki_validation(i, &q.prefix, q.asn))
         .read("/v1/bmp", |i, Nothing {}| answers::bmp(i))
         .read("/v1/mrt", |i, Nothing {}| answers::mrt(i))
@@ -394,12 +391,17 @@ pub(super) fn routes(router: Arc<ApiState>) -> Router {
         .with_state(router)
 }
 
-/// Calls of stages block, so they run outside of the event loop.
+/// Calls of stages block, so they run outside of the event loop. There the answer becomes text, too: the thread that
+/// built it also frees it, and a long one delays no other request.
 async fn blocking<T: Serialize + JsonSchema + Send + 'static>(
     router: State<Arc<ApiState>>,
     answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,
-) -> Result<Json<T>, Refusal> {
-    elsewhere(router, answer).await.map(Json)
+) -> Result<JsonText, Refusal> {
+    let text = move |router: &ApiState| {
+        let unwritten = |e| Refusal::Busy(format!("the answer is no JSON: {e}"));
+        JsonText::new(&answer(router)?).map_err(unwritten)
+    };
+    elsewhere(router, text).await
 }
 
 async fn elsewhere<T: Send + 'static>(

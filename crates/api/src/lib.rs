@@ -3,7 +3,8 @@
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
 //! their bounds, [`reserve`] their descriptors in need,
-//! [`socket_watch`] the file of the Unix socket, [`access`] the permissions, [`request`] decoding, and [`answers`] the calls to stages, a page at a time.
+//! [`socket_watch`] the file of the Unix socket, [`access`] the permissions, [`request`] decoding, [`answers`] the calls to stages, a page at a time, and
+//! [`body`] their text.
 //! [`openapi`] describes all of that to programs. [`events`] has what clients follow. [`metrics`] has the same data for monitoring, [`page`] the page for
 //! people. The server has a thread of its own.
 // These macros panic when the reader of the pipe is gone.
@@ -11,6 +12,7 @@
 
 mod access;
 pub mod answers;
+mod body;
 mod connections;
 mod endpoints;
 mod events;

@@ -249,7 +249,7 @@ macro_rules! parameters {
     };
 }
 
-parameters!(RouteQuery, AdvertisedQuery, FibQuery);
+parameters!(RouteQuery, AdvertisedQuery, FibQuery, FailedQuery);
 
 /// How a prefix selects routes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
@@ -352,6 +352,10 @@ pub(crate) struct FibQuery {
     pub(crate) protocol: Option<String>,
     /// The state in some dataplane.
     pub(crate) state: Option<String>,
+    /// Only routes that changed less than so long ago: seconds, or a number with `s`, `m`, `h` or `d`.
+    pub(crate) age_under: Option<String>,
+    /// Only routes that changed at least so long ago.
+    pub(crate) age_over: Option<String>,
     /// `next` of the page before; absent: the first page.
     pub(crate) cursor: Option<String>,
     /// Items of the page at most.
@@ -372,14 +376,54 @@ pub(super) struct NextHopGroupQuery {
     pub(super) limit: Option<usize>,
 }
 
-/// A page of a list.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PageQuery {
+/// A page of routes that a dataplane could not install.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FailedQuery {
+    /// Only those of this VRF.
+    pub(crate) vrf: Option<String>,
+    /// Only this prefix.
+    pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Only those of this dataplane.
+    pub(crate) dataplane: Option<String>,
     /// `next` of the page before; absent: the first page.
-    pub(super) cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// Items of the page at most.
-    pub(super) limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
+}
+
+/// A page of payloads.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct PayloadQuery {
+    /// Only payloads of this prefix.
+    pub(crate) prefix: Option<String>,
+    /// How `prefix` selects.
+    #[serde(default)]
+    pub(crate) r#match: PrefixMatch,
+    /// Only those of this AS.
+    pub(crate) asn: Option<u32>,
+    /// `next` of the page before; absent: the first page.
+    pub(crate) cursor: Option<String>,
+    /// Items of the page at most.
+    pub(crate) limit: Option<usize>,
+}
+
+/// A page of ASPA records.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AspaQuery {
+    /// Only the record of this customer AS.
+    pub(crate) customer: Option<u32>,
+    /// Only records with this provider AS.
+    pub(crate) provider: Option<u32>,
+    /// `next` of the page before; absent: the first page.
+    pub(crate) cursor: Option<String>,
+    /// Items of the page at most.
+    pub(crate) limit: Option<usize>,
 }
 
 /// A page of a list with pages of its own size.
@@ -500,6 +544,8 @@ pub(super) struct StaticQuery {
 pub(super) struct BfdQuery {
     /// Only those with this neighbour.
     pub(super) peer: Option<IpAddr>,
+    /// Only those in this state.
+    pub(super) state: Option<String>,
 }
 
 /// A page of neighbours.
@@ -510,6 +556,8 @@ pub(crate) struct NeighborQuery {
     pub(crate) group: Option<String>,
     /// Only neighbours with an update group in this thread.
     pub(crate) update_thread: Option<usize>,
+    /// Only neighbours whose session is in this state: `up`, `down`, or a state of RFC 4271 such as `active`.
+    pub(crate) state: Option<String>,
     /// `next` of the page before; absent: the first page.
     pub(crate) cursor: Option<String>,
     /// Items of the page at most.

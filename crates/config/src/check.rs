@@ -6,7 +6,7 @@ use super::as_numbers::AsNumbers;
 use super::bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 use super::confederation::ConfederationConfig;
 use super::default_originate::DefaultOriginateConfig;
-use super::diagnosis::{Problem, Step, key};
+use super::diagnosis::{Problem, Step, Warning, key};
 use super::fib::FibConfig;
 use super::file;
 use super::graceful_restart::{GracefulRestartConfig, GracefulRestartTable};
@@ -78,6 +78,8 @@ pub struct Config {
     pub files: Vec<PathBuf>,
     /// What it was read from.
     pub shown: ShownConfig,
+    /// Policies, statements and sets without effect.
+    pub(super) without_effect: WithoutEffect,
 }
 
 /// `bgp.recorder-bytes` unless set: two UPDATEs of the longest kind, or some 70 usual ones.
@@ -244,17 +246,27 @@ impl Config {
         self.fib.as_ref().is_some_and(of_fib)
     }
 
-    /// Warnings, as sentences: valid settings that are probably not intended.
-    pub fn warnings(&self) -> Vec<String> {
+    /// Warnings: valid settings that are probably not intended.
+    pub fn warnings(&self) -> Vec<Warning> {
         let bare = self.fib.as_ref().is_some_and(FibConfig::is_bare);
         let nothing = "[fib] names no dataplane, so nothing is installed: there is a RIB, and next hops resolve, for \
                        `ribtide show` alone; set fib.kernel, fib.fpm or fib.virtual-asic, or remove [fib] for a route \
                        reflector without a RIB";
-        let mut warnings: Vec<String> = bare.then(|| nothing.to_owned()).into_iter().collect();
-        warnings.extend(self.bgp.iter().flat_map(missing_policies));
-        warnings.extend(self.api.warnings());
-        warnings
+        let mut sentences: Vec<String> = bare.then(|| nothing.to_owned()).into_iter().collect();
+        sentences.extend(self.bgp.iter().flat_map(missing_policies));
+        sentences.extend(self.api.warnings());
+        let of_places = self.without_effect.located.iter().cloned();
+        sentences.into_iter().map(|message| Warning { place: None, message }).chain(of_places).collect()
     }
+}
+
+/// Policies, statements and sets without effect.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct WithoutEffect {
+    /// By their keys, until they are located.
+    pub(super) found: Vec<Problem>,
+    /// By their places in the file.
+    pub(super) located: Vec<Warning>,
 }
 
 /// An `[[interface]]` table.
@@ -274,6 +286,7 @@ pub struct InterfaceConfig {
 pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Problem>> {
     let mut c = Checker {
         problems: Vec::new(),
+        warnings: Vec::new(),
         policies: Policies::default(),
         bfd_defaults: (None, None, None),
         bfd_listens_to_all: true,
@@ -291,6 +304,7 @@ pub(super) fn check(file: &file::File, folder: &Path) -> Result<Config, Vec<Prob
 
 pub(super) struct Checker {
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
     pub(super) policies: Policies,
     /// Intervals and multiplier of BFD sessions that say nothing else.
     pub(super) bfd_defaults: (Option<u32>, Option<u32>, Option<u8>),
@@ -317,6 +331,14 @@ impl Checker {
         // A group's mistake is found again at each of its neighbours.
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
+        }
+    }
+
+    /// A valid setting that is probably not intended.
+    pub(super) fn warn(&mut self, key: &[Step], message: impl Into<String>) {
+        let warning = Problem::new(key, message);
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -416,6 +438,7 @@ impl Checker {
         let log = self.log(&file.log);
         let process = self.process(&file.process);
         let [stall_timeout, stall_exit] = self.stalls(&file.router);
+        self.policies_without_effect(file);
         Config {
             asn: file.router.asn,
             router_id: file.router.router_id,
@@ -435,6 +458,7 @@ impl Checker {
             vrfs,
             files: std::mem::take(&mut self.files),
             shown: ShownConfig::default(),
+            without_effect: WithoutEffect { found: std::mem::take(&mut self.warnings), located: Vec::new() },
         }
     }
 

@@ -92,6 +92,51 @@ impl Problem {
     }
 }
 
+/// Line and column, counted from 1, of a byte of a text.
+fn place(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text[..byte.min(text.len())];
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+/// Warnings that are located at most: each reads the text. Of more there is the number.
+const LOCATED: usize = 20;
+
+/// A valid setting that is probably not intended. Displays the sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Warning {
+    /// Its line and column in the file, counted from 1; `None`: it is about the whole.
+    pub place: Option<(usize, usize)>,
+    /// What has no effect, and what to write instead.
+    pub message: String,
+}
+
+impl Warning {
+    /// The warnings with their places in the text, in order.
+    pub(super) fn located(found: Vec<Problem>, text: &str) -> Vec<Warning> {
+        let more = found.len().saturating_sub(LOCATED);
+        let locate = |problem: Problem| {
+            let Problem { message, span, .. } = problem.locate(text);
+            Warning { place: span.map(|span| place(text, span.start)), message }
+        };
+        let mut all: Vec<Warning> = found.into_iter().take(LOCATED).map(locate).collect();
+        all.sort_by_key(|warning| warning.place);
+        if more > 0 {
+            all.push(Warning {
+                place: None,
+                message: format!("{more} more policies, statements and sets have no effect"),
+            });
+        }
+        all
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// The key whose value begins at this place.
 fn key_before(text: &str, at: usize) -> Option<&str> {
     let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
@@ -217,11 +262,8 @@ impl ConfigError {
         })
     }
 
-    /// Line and column, counted from 1, of a byte of the text.
     fn place(&self, byte: usize) -> (usize, usize) {
-        let before = &self.text[..byte.min(self.text.len())];
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+        place(&self.text, byte)
     }
 }
 

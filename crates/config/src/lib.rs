@@ -57,7 +57,7 @@ pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
 pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
 pub use confederation::ConfederationConfig;
 pub use default_originate::DefaultOriginateConfig;
-pub use diagnosis::{ConfigError, Problem};
+pub use diagnosis::{ConfigError, Problem, Warning};
 pub use difference::{SettingDifference, differences};
 pub use fib::{FibConfig, KernelConfig, VIRTUAL_ASIC, VirtualAsicConfig};
 pub use fib_policy::FibPolicy;
@@ -148,6 +148,8 @@ fn parse_in(text: &str, folder: &Path) -> Result<Config, Vec<Problem>> {
     let checked = check::check(&file, folder);
     let mut config =
         checked.map_err(|problems| -> Vec<_> { problems.into_iter().map(|p| p.locate(text)).collect() })?;
+    let found = std::mem::take(&mut config.without_effect.found);
+    config.without_effect.located = Warning::located(found, text);
     config.shown.text = shown::without_secrets(text).unwrap_or_default().into();
     config.shown.whole = shown::Whole(text.into());
     Ok(config)

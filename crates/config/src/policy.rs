@@ -1,9 +1,12 @@
 //! The `[policy]` tables: names are found, texts are read, and a peer's list becomes a compiled policy.
 
+mod no_effect;
+
 use super::FibPolicy;
 use super::check::Checker;
 use super::diagnosis::{Step, key, nearest};
 use super::{file, list_file};
+use no_effect::{DEFINITION, Used};
 use ribtide_policy::{
     Actions, AsPathSet, ChangeCommunities, CommunitySet, Condition, Definition, GracefulShutdown, Match, Med,
     Named, Numbers, PathCondition, Policy, PrefixCondition, PrefixRange, PrefixSet, Prepend,
@@ -26,6 +29,8 @@ pub(super) struct Policies {
     community_sets: BTreeMap<String, Arc<Named<CommunitySet>>>,
     as_path_sets: BTreeMap<String, Arc<Named<AsPathSet>>>,
     definitions: BTreeMap<String, Arc<Definition>>,
+    /// What is used of these.
+    used: Used,
     /// Lists that were compiled already: peers with the same list share it.
     compiled: Vec<(Vec<String>, bool, GracefulShutdown, Arc<Policy>)>,
 }
@@ -91,6 +96,13 @@ impl Checker {
             let definition = Definition { name: name.clone(), statements };
             self.policies.definitions.insert(name.clone(), definition.into());
         }
+    }
+
+    /// Warns of what the tables define without effect, when all lists are compiled.
+    pub(super) fn policies_without_effect(&mut self, file: &file::File) {
+        let groups = file.bgp.iter().flat_map(|bgp| bgp.group.values());
+        let lists = groups.flat_map(|group| [&group.import, &group.export, &group.unsuppress]);
+        self.unused_and_unreachable(&file.policy, lists.flatten().flatten());
     }
 
     /// Compiles a peer's list; without one, RFC 8212 or its opposite for internal peers.
@@ -190,6 +202,7 @@ impl Checker {
         graceful_shutdown: GracefulShutdown,
         place: &[Step],
     ) -> Arc<Policy> {
+        self.unreachable_policy(names, place);
         let compiled = self
             .policies
             .compiled
@@ -202,6 +215,7 @@ impl Checker {
         for (i, name) in names.iter().enumerate() {
             let found =
                 find(&self.policies.definitions, name, "policy", "[[policy.definition.NAME.statement]]");
+            self.policies.used.insert((DEFINITION, name.clone()));
             definitions.extend(self.or_problem(&[place, key![i]].concat(), found));
         }
         let policy = Policy::with_graceful_shutdown(definitions, external, graceful_shutdown);
@@ -321,6 +335,7 @@ impl Checker {
     pub(super) fn prefix_set_named(&mut self, name: &str, at: &[Step]) -> Option<Arc<Named<PrefixSet>>> {
         let write = format!("[policy.prefix-set.{name}]");
         let found = find(&self.policies.prefix_sets, name, "prefix-set", &write);
+        self.policies.used.insert(("prefix-set", name.into()));
         self.or_problem(at, found)
     }
 
@@ -328,7 +343,7 @@ impl Checker {
     fn named<T>(
         &mut self,
         at: &[Step],
-        kind: &str,
+        kind: &'static str,
         file: &Option<file::MatchSet>,
         sets: impl Fn(&Policies) -> &BTreeMap<String, Arc<T>>,
     ) -> Option<(Arc<T>, Match)> {
@@ -349,6 +364,7 @@ impl Checker {
             self.problem(&under(&at, "match-set-options"), message);
         }
         let found = find(sets(&self.policies), name, kind, &format!("[policy.{kind}.{name}]"));
+        self.policies.used.insert((kind, name.clone()));
         self.or_problem(&at, found).map(|set| (set, how))
     }
 
@@ -437,6 +453,7 @@ impl Checker {
                 &format!("[policy.community-set.{name}]"),
             );
             removed.extend(self.or_problem(&under(at, "remove-set"), found));
+            self.policies.used.insert(("community-set", name.clone()));
         }
         let (name, add) = if let Some(replace) = replace { ("replace", replace) } else { ("add", add) };
         ChangeCommunities {

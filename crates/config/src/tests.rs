@@ -275,9 +275,14 @@ fn fast_external_fallover_is_the_nearest_that_is_said() {
     assert!(of("", on, "multihop = 3"));
 }
 
+/// The warnings of a text.
+fn messages(text: &str) -> Vec<String> {
+    parse(text).unwrap().warnings().into_iter().map(|warning| warning.message).collect()
+}
+
 #[test]
 fn warnings_fib_without_dataplane() {
-    let warned = |text: &str| parse(&format!("{BASE}{}", text)).unwrap().warnings();
+    let warned = |text: &str| messages(&format!("{BASE}{text}"));
     assert!(warned("[fib]\n")[0].contains("nothing is installed"));
     assert!(warned("").is_empty() && warned("[fib]\nkernel = true\n").is_empty());
     let kernels = |text: &str| parse(&format!("{BASE}{}", text)).unwrap().uses_kernel_interfaces();
@@ -291,7 +296,7 @@ fn warnings_fib_without_dataplane() {
 fn warnings_socket_mode_that_keeps_its_group_out() {
     let warned = |mode: &str| {
         let api = format!("{BASE}[api]\nsocket-group = \"root\"\nsocket-mode = \"{mode}\"\n");
-        parse(&api).unwrap().warnings()
+        messages(&api)
     };
     assert!(warned("0640")[0].contains("keeps the group \"root\" out"));
     assert!(warned("0660").is_empty() && warned("0620").is_empty());
@@ -385,7 +390,7 @@ fn graceful_shutdown_is_in_the_policies_of_external_neighbours() {
 fn warnings_external_neighbours_without_policy() {
     let warned = |group: &str| {
         let rest = "[[bgp.group.g.neighbor]]\naddress = \"192.0.2.9\"\nimport = [\"accept\"]\nexport = [\"reject\"]\n";
-        parse(&format!("{BASE}[bgp.group.g]\n{group}\n{rest}")).unwrap().warnings()
+        messages(&format!("{BASE}[bgp.group.g]\n{group}\n{rest}"))
     };
     let group = format!(
         "{EXTERNAL}\nneighbors = [\"192.0.2.1\", \"192.0.2.2\"]\ndynamic-neighbors = [\"10.0.0.0/8\"]\n"

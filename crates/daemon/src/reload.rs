@@ -277,9 +277,11 @@ impl Reloader {
         let ranges = by_range(&former) != by_range(&new);
         log::reconfigure(&new.log);
         router.watchdog.configure(new.stall_timeout, new.stall_exit);
-        let known = former.warnings();
-        for warning in new.warnings().iter().filter(|warning| !known.contains(warning)) {
-            tracing::warn!(target: target::ROUTER, file = %file.display(), "{warning}");
+        // Another line has moved it only.
+        let known: Vec<String> = former.warnings().into_iter().map(|warning| warning.message).collect();
+        for warning in new.warnings().iter().filter(|warning| !known.contains(&warning.message)) {
+            let line = warning.place.map(|(line, _)| line);
+            tracing::warn!(target: target::ROUTER, file = %file.display(), line, "{warning}");
         }
         // Of a group without neighbours, say, which act on nothing yet.
         let differing = ribtide_config::differences(&former, &new);

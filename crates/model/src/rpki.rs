@@ -4,7 +4,7 @@ use super::PerFamilyCount;
 use super::ZonedAddress;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// `GET /v1/rpki`: the caches, and the size of the table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -152,7 +152,7 @@ pub struct ReceivedPage {
     pub next: Option<String>,
 }
 
-/// A route before import policy.
+/// A route before import policy, with the attributes as received.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReceivedRoute {
     /// The prefix.
@@ -162,8 +162,46 @@ pub struct ReceivedRoute {
     pub path_id: Option<u32>,
     /// The next hop.
     pub next_hop: ZonedAddress,
+    /// The link-local next hop beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_local: Option<Ipv6Addr>,
     /// The AS path, as text.
     pub as_path: String,
+    /// `igp`, `egp` or `incomplete`.
+    pub origin: String,
+    /// LOCAL_PREF, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_pref: Option<u32>,
+    /// MULTI_EXIT_DISC, when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub med: Option<u32>,
+    /// The accumulated IGP metric (RFC 7311), when it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aigp: Option<u64>,
+    /// Standard communities.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub communities: Vec<String>,
+    /// Large communities (RFC 8092).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub large_communities: Vec<String>,
+    /// Extended communities (RFC 4360).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extended_communities: Vec<String>,
+    /// AGGREGATOR: `65001 192.0.2.1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aggregator: Option<String>,
+    /// ORIGINATOR_ID (RFC 4456).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub originator_id: Option<Ipv4Addr>,
+    /// CLUSTER_LIST (RFC 4456).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_list: Vec<Ipv4Addr>,
+    /// ONLY_TO_CUSTOMER (RFC 9234).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only_to_customer: Option<u32>,
+    /// The codes of further attributes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_attributes: Vec<u8>,
     /// Whether the import policy accepts it.
     pub accepted: bool,
     /// The statement that decided, and why.

@@ -250,6 +250,11 @@ pub struct FailedCursor {
 }
 
 impl FailedCursor {
+    /// Leaves out the remaining failures for which `keeps` is false. O(n), as [`FailedCursor::sort`].
+    pub fn retain(&mut self, keeps: impl Fn(AnyPrefix, DataplaneId) -> bool) {
+        self.left.retain(|(prefix, dataplane)| keeps(*prefix, *dataplane));
+    }
+
     /// Sorts the remaining failures, lowest address first, on the reader's own thread.
     pub fn sort(&mut self) {
         // Pages are taken from the end.

@@ -22,7 +22,7 @@ pub(crate) struct Options {
     /// The configuration file
     #[arg(short = 'c', long = "config", value_name = "FILE", default_value = crate::CONFIG_FILE)]
     config: PathBuf,
-    /// The same
+    /// The configuration file, without -c
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
     /// Also what a reload of this file would change in the running router: settings, sessions, routes of each neighbour
@@ -94,7 +94,10 @@ fn valid(path: &Path) -> Result<(), String> {
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len() + b.interfaces.len());
     let (neighbors, statics) =
         (count(neighbors as u64, "neighbour"), count(config.statics.len() as u64, "static route"));
-    config.warnings().iter().for_each(|w| text::write_stderr(&format!("{}: warning: {w}", path.display())));
+    for warning in config.warnings() {
+        let place = warning.place.map_or(" ".into(), |(line, column)| format!("{line}:{column}: "));
+        text::write_stderr(&format!("{}:{place}warning: {warning}", path.display()));
+    }
     text::write_stdout(&format!("{}: valid; AS {}, {neighbors}, {statics}\n", path.display(), config.asn))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::remote::{Connection, Remote};
 use crate::show::{Output, Place as Options};
+use crate::text::not_understood;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
@@ -84,8 +85,13 @@ impl Client {
 
     /// `GET path`, whose response is text.
     pub(crate) fn text(&self, path: &str) -> Result<String, String> {
-        let bytes = self.bytes(Method::GET, path, Bytes::new())?;
+        let bytes = self.bytes_of(path)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// `GET path`, whose response is not decoded.
+    pub(crate) fn bytes_of(&self, path: &str) -> Result<Bytes, String> {
+        self.bytes(Method::GET, path, Bytes::new())
     }
 
     /// `POST path` with `body` as JSON.
@@ -96,8 +102,7 @@ impl Client {
 
     fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Result<T, String> {
         let bytes = self.bytes(method, path, body)?;
-        serde_json::from_slice(&bytes)
-            .map_err(|e| format!("the router's reply to {path} cannot be read ({e}); is it another version?"))
+        serde_json::from_slice(&bytes).map_err(|e| not_understood(path, &e))
     }
 
     /// The body of a response of status 200; an error is the router's sentence.

@@ -26,6 +26,11 @@ impl Client {
     }
 
     /// Refuses.
+    pub(crate) fn bytes_of(&self, _path: &str) -> Result<Vec<u8>, String> {
+        Err(refusal())
+    }
+
+    /// Refuses.
     pub(crate) fn follow(
         &self,
         _path: &str,

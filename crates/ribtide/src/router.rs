@@ -27,7 +27,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
     let file = std::path::absolute(path).map_err(|e| format!("{}: {e}", path.display()))?;
     start_log(&config.log)?;
     for warning in config.warnings() {
-        tracing::warn!(target: target::ROUTER, file = %path.display(), "{warning}");
+        let line = warning.place.map(|(line, _)| line);
+        tracing::warn!(target: target::ROUTER, file = %path.display(), line, "{warning}");
     }
     let failed = |exit: Exit, error: &dyn Display| {
         tracing::error!(target: target::ROUTER, "{error}");

@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Responses that are left out: the description of the API, which every version prints itself, a whole table of routes, a
-/// comparison that would load the router, and the log, which quotes peers and callers.
-const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check", "/v1/log", "/v1/events"];
+/// comparison that would load the router, and events, which have no end. The log is that which the router keeps, wherever
+/// standard error goes.
+const LEFT_OUT: &[&str] = &["/v1/openapi.json", "/v1/mrt/table", "/v1/route-check", "/v1/events"];
 /// Longest wait for one answer of the router.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Facts of the kernel and of the machine.
@@ -86,7 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         n => format!("; {} could not be read, errors.txt in it names them", text::count(n as u64, "part")),
     };
     text::write_stdout(&format!(
-        "{}: written, without passwords and keys{left_out}. It has addresses, AS numbers, routes and descriptions: look \
+        "{}: written, without passwords and keys{left_out}. It has addresses, AS numbers, routes, descriptions and the log: look \
          before you send it\n",
         options.file.display()
     ))

@@ -51,6 +51,11 @@ pub(crate) fn write_stderr(sentence: &str) {
     let _ = writeln!(std::io::stderr(), "ribtide: {sentence}");
 }
 
+/// Why a reply of a router is of no use.
+pub(crate) fn not_understood(path: &str, e: &serde_json::Error) -> String {
+    format!("the router's reply to {path} cannot be read ({e}); is it another version?")
+}
+
 /// `1 path`, `2 paths`: a number and what it counts.
 pub(crate) fn count(n: u64, what: &str) -> String {
     format!("{} {what}{}", number(n), if n == 1 { "" } else { "s" })
@@ -113,8 +118,8 @@ pub(crate) fn fold(text: &str) -> String {
             // A word without a space before it stays whole.
             let start = rest.len() - rest.trim_start().len();
             let part = rest.get(start..bound).unwrap_or_default();
-            // Between two phrases, if one ends in the line.
-            let phrase = part.rfind(", ").max(part.rfind("; ")).map(|at| at + 1);
+            // Between two phrases, if one ends in the second half of the line: a label stays with what follows it.
+            let phrase = part.rfind(", ").max(part.rfind("; ")).map(|at| at + 1).filter(|at| *at > width / 2);
             let Some(space) = phrase.or_else(|| part.rfind(' ')) else { break };
             out.push_str(rest[..start + space].trim_end());
             out.push('\n');
@@ -152,6 +157,8 @@ mod tests {
             long.split_whitespace().collect::<Vec<_>>()
         );
         assert!(folded.lines().nth(1).unwrap().starts_with("      "));
+        let reason = format!("  Last error, {}\n", "reason ".repeat(20).trim_end());
+        assert!(fold(&reason).starts_with("  Last error, reason reason"), "{}", fold(&reason));
         let word = "x".repeat(100);
         assert_eq!(fold(&word), format!("{word}\n"));
         assert_eq!(fold(&"y".repeat(80)).lines().count(), 1);

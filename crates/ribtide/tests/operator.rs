@@ -552,7 +552,7 @@ fn wrong_requests_are_refused_in_json_with_what_to_do() {
         ("GET /v1/nothing", 404, "no endpoint /v1/nothing; docs/operations.md"),
         ("POST /v1/pipeline", 405, "/v1/pipeline does not take POST"),
         ("GET /v1/routes?limit=many", 400, "invalid digit"),
-        ("GET /v1/routes?limit=0", 400, "a page holds 1 to 10000"),
+        ("GET /v1/routes?limit=0", 400, "a page holds 1 to 2000"),
         ("GET /v1/routes?lmit=5", 400, "unknown field `lmit`"),
         ("GET /v1/routes?prefix=10.0.0.0/33", 400, "10.0.0.0/33"),
         ("GET /v1/routes?cursor=7", 400, "a cursor is `next` of a page; begin again without a cursor"),

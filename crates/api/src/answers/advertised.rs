@@ -394,9 +394,14 @@ fn in_words(id: Option<u32>, sent: &SentPath) -> String {
     text
 }
 
-/// Attributes in wire form as the API has them.
+/// A path as sent, as the API has it.
 fn sent_path(path: &Advertised) -> SentPath {
-    let (next_hop, link_local) = match path.next_hop {
+    of_wire(&path.attributes, path.next_hop)
+}
+
+/// Attributes in wire form as the API has them.
+pub(super) fn of_wire(attributes: &[u8], next_hop: NextHop) -> SentPath {
+    let (next_hop, link_local) = match next_hop {
         NextHop::V4(address) => (IpAddr::V4(address), None),
         NextHop::V6 { global, link_local } => (IpAddr::V6(global), link_local),
     };
@@ -417,7 +422,7 @@ fn sent_path(path: &Advertised) -> SentPath {
         only_to_customer: None,
         other_attributes: Vec::new(),
     };
-    for a in Attributes::new(&path.attributes) {
+    for a in Attributes::new(attributes) {
         match a.code {
             code::ORIGIN => {
                 sent.origin = Origin::from_value(a.value).map_or(String::new(), |o| o.to_string())

@@ -1,19 +1,28 @@
 //! `/v1/bfd`: BFD sessions.
 
-use super::{Refusal, RouterState};
+use super::{Refusal, RouterState, filter};
 use ribtide_bfdd::SessionView;
 use ribtide_model::{Bfd, BfdSession};
 use std::net::IpAddr;
 
-/// All sessions, or those with `peer`.
-pub(crate) fn bfd(router: &RouterState, peer: Option<IpAddr>) -> Result<Bfd, Refusal> {
+/// The states by the names that a query has for them.
+const STATES: [(&str, &str); 4] =
+    [("up", "Up"), ("down", "Down"), ("init", "Init"), ("admin-down", "AdminDown")];
+
+/// All sessions, or those with `peer`; only those in `state`.
+pub(crate) fn bfd(router: &RouterState, peer: Option<IpAddr>, state: Option<&str>) -> Result<Bfd, Refusal> {
+    let state = state.map(|text| filter::named(text, STATES)).transpose()?;
     let (sessions, discarded) = router.bfd.handle.call(move |bfd| (bfd.view(peer), bfd.discarded()))?;
     if let Some(peer) = peer.filter(|_| sessions.is_empty()) {
         let message = format!("there is no BFD session with {peer}; `ribtide show bfd` lists them");
         return Err(Refusal::Missing(message));
     }
     Ok(Bfd {
-        sessions: sessions.iter().map(session).collect(),
+        sessions: sessions
+            .iter()
+            .map(session)
+            .filter(|session| state.is_none_or(|state| session.state == state))
+            .collect(),
         discarded: discarded.into_iter().map(|(why, count)| (why.into(), count)).collect(),
     })
 }

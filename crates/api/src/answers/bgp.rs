@@ -2,10 +2,10 @@
 //! received routes from readers, paths from shards, and sent routes from update threads.
 
 use super::neighbor_counts::{Place, SessionState, received_counts, session_states};
-use super::{Changed, Refusal, RouterState, messages, summary, zones};
+use super::{Changed, Refusal, RouterState, filter, messages, summary, zones};
 use crate::request::NeighborQuery;
 use ribtide_bgp::egress::Counters;
-use ribtide_bgp::fsm::Obstacle;
+use ribtide_bgp::fsm::{Obstacle, State};
 use ribtide_bgp::ingest::{IngestCounters, LimitAction, Refusal as Refused};
 use ribtide_bgp::peer::{self, FamilySet, PeerKind};
 use ribtide_bgpd::messages::MessageCounts;
@@ -151,14 +151,47 @@ pub(crate) fn bgp_neighbors(
         known_group(router, group)?;
     }
     let worker = query.update_thread.map(|worker| known_worker(&bgp, worker)).transpose()?;
+    let state = query.state.as_deref().map(state_filter).transpose()?;
     let group = query.group.clone();
     let selected = move |n: &NeighborView| {
-        group.as_ref().is_none_or(|group| *group == n.group)
+        state.is_none_or(|state| state.has(n.state))
+            && group.as_ref().is_none_or(|group| *group == n.group)
             && worker.is_none_or(|worker| n.up.as_ref().is_some_and(|up| up.worker == worker))
     };
     let views = bgp.sessions.call(move |s| s.page(after, limit, selected))?;
     let next = views.last().filter(|_| views.len() == limit).map(|last| last.address.to_string());
     Ok(NeighborPage { neighbors: neighbors(&bgp, views)?, next })
+}
+
+/// A condition on the state of a session.
+#[derive(Clone, Copy)]
+enum StateFilter {
+    Is(State),
+    /// Any but Established.
+    Down,
+}
+
+impl StateFilter {
+    fn has(self, state: State) -> bool {
+        match self {
+            StateFilter::Is(one) => one == state,
+            StateFilter::Down => state != State::Established,
+        }
+    }
+}
+
+fn state_filter(text: &str) -> Result<StateFilter, Refusal> {
+    let states = [
+        ("up", StateFilter::Is(State::Established)),
+        ("down", StateFilter::Down),
+        ("idle", StateFilter::Is(State::Idle)),
+        ("connect", StateFilter::Is(State::Connect)),
+        ("active", StateFilter::Is(State::Active)),
+        ("opensent", StateFilter::Is(State::OpenSent)),
+        ("openconfirm", StateFilter::Is(State::OpenConfirm)),
+        ("established", StateFilter::Is(State::Established)),
+    ];
+    filter::named(text, states)
 }
 
 /// Everything about one neighbour.

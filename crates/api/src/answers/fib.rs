@@ -27,9 +27,14 @@ fn describe(stage: &RibStage, vrf: VrfId, rib: &Rib, info: RouteInfo) -> Describ
         vrf: stage.vrf_name(vrf),
         states: stage.install_statuses(rib, info.prefix),
         hops: content(stage, &info.content),
-        age: rib.changed_at(info.prefix).map(|at| stage.now().saturating_sub(at) / 1000),
+        age: age(stage, rib, info.prefix),
         info,
     }
+}
+
+/// Seconds since a selected route changed, if it is known.
+fn age(stage: &RibStage, rib: &Rib, prefix: AnyPrefix) -> Option<u64> {
+    rib.changed_at(prefix).map(|at| stage.now().saturating_sub(at) / 1000)
 }
 
 /// The content of a group, a line for each hop.
@@ -88,7 +93,7 @@ fn lookup(
             Target::Prefix(p) => rib.lookup(p),
             Target::Address(a) => rib.longest_match(a),
         };
-        info.filter(|info| conditions.fits(rib, info)).map(|info| describe(stage, vrf, rib, info))
+        info.filter(|info| conditions.fits(stage, rib, info)).map(|info| describe(stage, vrf, rib, info))
     })?;
     Ok(found.map(model))
 }
@@ -101,6 +106,9 @@ struct FibFilter {
     protocol: Option<Protocol>,
     /// The name of the state in some dataplane.
     state: Option<&'static str>,
+    /// Seconds since it changed: fewer, and at least so many.
+    age_under: Option<u32>,
+    age_over: Option<u32>,
 }
 
 /// The names of a route's states in a dataplane.
@@ -128,14 +136,25 @@ impl FibFilter {
             next_hop: filter::next_hop(query.next_hop.as_deref())?,
             protocol: query.protocol.as_deref().map(protocol).transpose()?,
             state: query.state.as_deref().map(state).transpose()?,
+            age_under: query
+                .age_under
+                .as_deref()
+                .map(|text| filter::seconds("age-under", text))
+                .transpose()?,
+            age_over: query.age_over.as_deref().map(|text| filter::seconds("age-over", text)).transpose()?,
         })
     }
 
     fn is_empty(&self) -> bool {
-        self.next_hop.is_none() && self.protocol.is_none() && self.state.is_none()
+        let FibFilter { next_hop, protocol, state, age_under, age_over } = self;
+        next_hop.is_none()
+            && protocol.is_none()
+            && state.is_none()
+            && age_under.is_none()
+            && age_over.is_none()
     }
 
-    fn fits(&self, rib: &Rib, route: &RouteInfo) -> bool {
+    fn fits(&self, stage: &RibStage, rib: &Rib, route: &RouteInfo) -> bool {
         let goes_by = |address| match &route.content {
             FibGroup::Hops(hops) => hops.iter().any(|hop| hop.gateway == Some(address)),
             FibGroup::Blackhole | FibGroup::Unresolved => false,
@@ -144,6 +163,20 @@ impl FibFilter {
         self.protocol.is_none_or(|protocol| route.protocol == protocol)
             && self.next_hop.is_none_or(goes_by)
             && self.state.is_none_or(is_so)
+            && self.is_of_age(|| age(stage, rib, route.prefix))
+    }
+}
+
+impl FibFilter {
+    /// Whether a route of this age fits; one whose age is not known fits no condition.
+    fn is_of_age(&self, age: impl FnOnce() -> Option<u64>) -> bool {
+        if self.age_under.is_none() && self.age_over.is_none() {
+            return true;
+        }
+        age().is_some_and(|age| {
+            self.age_under.is_none_or(|under| age < u64::from(under))
+                && self.age_over.is_none_or(|over| age >= u64::from(over))
+        })
     }
 }
 
@@ -189,7 +222,8 @@ pub(crate) fn fib(router: &ApiState, query: &FibQuery, limit: usize) -> Result<F
             while left > 0 && routes.len() < room && !read.is_done() {
                 let some = left.min(room - routes.len());
                 left -= some;
-                let page = rib.page(&mut read, some).into_iter().filter(|info| conditions.fits(rib, info));
+                let page =
+                    rib.page(&mut read, some).into_iter().filter(|info| conditions.fits(stage, rib, info));
                 routes.extend(page.map(|info| describe(stage, vrf, rib, info)));
             }
             Some((read, routes))

@@ -72,6 +72,19 @@ pub(crate) fn prefixes(prefix: Option<&str>, how: PrefixMatch) -> Result<Option<
     }))
 }
 
+/// The same, where the caller looks up no single prefix: an exact match selects it in the list.
+pub(super) fn listed_prefixes(
+    prefix: Option<&str>,
+    how: PrefixMatch,
+) -> Result<Option<PrefixFilter>, Refusal> {
+    match (prefix, how) {
+        (Some(text), PrefixMatch::Exact) => {
+            Ok(Some(PrefixFilter::Exact(text.parse().map_err(|e| wrong("prefix", e))?)))
+        }
+        _ => prefixes(prefix, how),
+    }
+}
+
 /// An address without zone.
 pub(super) fn next_hop(text: Option<&str>) -> Result<Option<IpAddr>, Refusal> {
     let parse = |text: &str| {
@@ -86,7 +99,7 @@ pub(super) fn next_hop(text: Option<&str>) -> Result<Option<IpAddr>, Refusal> {
 }
 
 /// A duration: `90`, `90s`, `15m`, `6h` or `2d`.
-fn seconds(field: &str, text: &str) -> Result<u32, Refusal> {
+pub(super) fn seconds(field: &str, text: &str) -> Result<u32, Refusal> {
     let (number, unit) = match text.strip_suffix(['s', 'm', 'h', 'd']) {
         None => (text, 1),
         Some(number) => (

@@ -13,8 +13,6 @@ use ribtide_bgp::shard::{PathFilter, Shard};
 use ribtide_model::{ReceivedPage, ReceivedRoute, ZonedAddress};
 use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, ParsePrefixError, Prefix, V4, V6};
-use ribtide_wire::bgp::AsPath;
-use ribtide_wire::bgp::attribute::code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -150,11 +148,26 @@ fn position(cursor: &str) -> Result<KeptPlace, Refusal> {
 }
 
 fn route(view: &ReceivedView, zones: &Zones, validates: bool) -> ReceivedRoute {
+    let next_hop = view.attrs.next_hop();
+    let path = super::advertised::of_wire(view.attrs.bytes(), next_hop);
     ReceivedRoute {
         prefix: view.prefix.to_string(),
         path_id: view.path_id,
-        next_hop: zones.named(view.attrs.next_hop().addr()),
-        as_path: AsPath::new(view.attrs.value(code::AS_PATH).unwrap_or_default()).to_string(),
+        next_hop: zones.named(next_hop.addr()),
+        link_local: path.link_local,
+        as_path: path.as_path,
+        origin: path.origin,
+        local_pref: path.local_pref,
+        med: path.med,
+        aigp: path.aigp,
+        communities: path.communities,
+        large_communities: path.large_communities,
+        extended_communities: path.extended_communities,
+        aggregator: path.aggregator,
+        originator_id: path.originator_id,
+        cluster_list: path.cluster_list,
+        only_to_customer: path.only_to_customer,
+        other_attributes: path.other_attributes,
         accepted: view.accepted,
         decision: view.reasons.last().cloned().unwrap_or_default(),
         validation: validates.then(|| view.validity.name().into()),

@@ -163,6 +163,10 @@ fn sorted<F: BgpFamily>(
     set: Option<PrefixFilter>,
 ) -> Result<VecDeque<Prefix<F>>, Refusal> {
     let mut all = Vec::new();
+    if set.is_none() {
+        // A list that grows as it is filled is there twice for a moment.
+        all.reserve_exact(count::<F>(router, only)?);
+    }
     for logical in 0..LOGICAL_SHARDS {
         let Some(owners) = router.owners() else { continue };
         let owners = owners.read();
@@ -175,6 +179,17 @@ fn sorted<F: BgpFamily>(
     }
     all.sort_unstable();
     Ok(all.into())
+}
+
+/// The number of prefixes of a family, of one shard or all.
+fn count<F: BgpFamily>(router: &RouterState, only: Option<usize>) -> Result<usize, Refusal> {
+    let Some(owners) = router.owners() else { return Ok(0) };
+    let owners = owners.read();
+    let mut count = 0;
+    for (_, shard) in owners.shards.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n)) {
+        count += shard.call(|s: &mut Shard| s.loads::<F>().map(|(_, prefixes)| prefixes).sum::<usize>())?;
+    }
+    Ok(count)
 }
 
 fn page(

@@ -1,6 +1,7 @@
 //! `/v1/rpki`: caches, the table of payloads, and the validation state of a route.
 
-use super::{Refusal, RouterState};
+use super::{Refusal, RouterState, filter};
+use crate::request::{AspaQuery, PayloadQuery};
 use ribtide_model::{
     CoveringPayload, HealthFault, PerFamilyCount, Rpki, RpkiAspa, RpkiAspaPage, RpkiCache, RpkiPayload,
     RpkiTablePage, RpkiValidation,
@@ -108,11 +109,15 @@ pub(super) fn faults(router: &RouterState) -> Vec<HealthFault> {
 /// A page of payloads. A cursor is the last payload of the page before, so a page is of the table of its time.
 pub(crate) fn table(
     router: &RouterState,
-    cursor: Option<&str>,
+    query: &PayloadQuery,
     limit: usize,
 ) -> Result<RpkiTablePage, Refusal> {
     let vrps = view(router)?.vrps;
-    let last = cursor.map(parse_cursor).transpose()?;
+    let set = filter::listed_prefixes(query.prefix.as_deref(), query.r#match)?;
+    let fits = |payload: &Payload| {
+        set.is_none_or(|set| set.has_any(payload.prefix)) && query.asn.is_none_or(|asn| asn == payload.asn)
+    };
+    let last = query.cursor.as_deref().map(parse_cursor).transpose()?;
     let (after_v4, after_v6) = match last {
         None => (Some(None), None),
         Some(Payload { prefix: AnyPrefix::V4(prefix), max_len, asn }) => {
@@ -124,22 +129,23 @@ pub(crate) fn table(
     };
     let first = after_v4.into_iter().flat_map(|last| vrps.after::<V4>(last)).map(Vrp::payload);
     let second = vrps.after::<V6>(after_v6).map(Vrp::payload);
-    let page: Vec<Payload> = first.chain(second).take(limit).collect();
+    let page: Vec<Payload> = first.chain(second).filter(fits).take(limit).collect();
     let next = page.last().filter(|_| page.len() == limit);
     let next = next.map(|Payload { prefix, max_len, asn }| format!("{prefix}-{max_len}-{asn}"));
     Ok(RpkiTablePage { payloads: page.iter().map(payload).collect(), next })
 }
 
 /// A page of ASPA records. A cursor is the last customer of the page before.
-pub(crate) fn aspas(
-    router: &RouterState,
-    cursor: Option<&str>,
-    limit: usize,
-) -> Result<RpkiAspaPage, Refusal> {
+pub(crate) fn aspas(router: &RouterState, query: &AspaQuery, limit: usize) -> Result<RpkiAspaPage, Refusal> {
     let vrps = view(router)?.vrps;
-    let last = cursor.map(|text| text.parse::<u32>().map_err(|_| no_cursor(text))).transpose()?;
+    let fits = |(customer, providers): &(u32, &[u32])| {
+        query.customer.is_none_or(|asn| asn == *customer)
+            && query.provider.is_none_or(|asn| providers.contains(&asn))
+    };
+    let last =
+        query.cursor.as_deref().map(|text| text.parse::<u32>().map_err(|_| no_cursor(text))).transpose()?;
     let record = |(customer, providers): (u32, &[u32])| RpkiAspa { customer, providers: providers.to_vec() };
-    let aspas: Vec<RpkiAspa> = vrps.aspas().after(last).take(limit).map(record).collect();
+    let aspas: Vec<RpkiAspa> = vrps.aspas().after(last).filter(fits).take(limit).map(record).collect();
     let next = aspas.last().filter(|_| aspas.len() == limit).map(|last| last.customer.to_string());
     Ok(RpkiAspaPage { aspas, next })
 }

@@ -266,7 +266,7 @@ fn cache(m: &mut Families, c: &NextHopCache) {
 }
 
 fn bfd(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
-    let bfd = answers::bfd(router, None)?;
+    let bfd = answers::bfd(router, None, None)?;
     for s in &bfd.sessions {
         let who = || two(("peer", s.peer), ("interface", s.interface.as_deref().unwrap_or_default()));
         m.add(BFD_UP, &who(), s.state == "Up");

@@ -1,8 +1,9 @@
 //! What a neighbour is sent, and why a route is not.
 
+use super::attributes::{Shown, cell, line};
 use super::route::age;
-use crate::text::{Table, count};
-use ribtide_model::{AdvertisedPage, AdvertisedRoute, SentPath};
+use crate::text::{Table, count, duration};
+use ribtide_model::{AdvertisedPage, AdvertisedRoute};
 
 pub(super) fn table() -> Table {
     Table::new(&[
@@ -19,23 +20,21 @@ pub(super) fn table() -> Table {
 
 /// `*` marks a route that is sent.
 pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
-    let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
-    let nothing = || "-".to_owned();
-    let prefix = match route.path_id {
-        Some(id) => format!("{} (path {id})", route.prefix),
-        None => route.prefix.clone(),
-    };
+    let (nothing, prefix) = (|| "-".to_owned(), prefix(route));
     table.row(match &route.sent {
-        Some(sent) => [
-            "*".into(),
-            prefix,
-            sent.next_hop.to_string(),
-            age(route.age_seconds),
-            option(sent.local_pref),
-            option(sent.med),
-            format!("{} {}{}", sent.as_path, origin(sent), aigp(sent)).trim_start().into(),
-            communities(sent),
-        ],
+        Some(sent) => {
+            let shown = Shown::from(sent);
+            [
+                "*".into(),
+                prefix,
+                sent.next_hop.to_string(),
+                age(route.age_seconds),
+                cell(shown.local_pref),
+                cell(shown.med),
+                shown.path_and_origin(),
+                shown.all_communities(),
+            ]
+        }
         None => [
             String::new(),
             prefix,
@@ -49,26 +48,28 @@ pub(super) fn row(table: &mut Table, route: &AdvertisedRoute) {
     });
 }
 
-fn origin(sent: &SentPath) -> &'static str {
-    match sent.origin.as_str() {
-        "igp" => "i",
-        "egp" => "e",
-        _ => "?",
+/// Everything about a route.
+pub(super) fn detail(route: &AdvertisedRoute) -> String {
+    let mut out = format!("{}\n", prefix(route));
+    out += &line("Age", &route.age_seconds.map_or_else(String::new, duration));
+    match &route.sent {
+        None => out += &line("Sent", "no"),
+        Some(sent) => {
+            let link_local =
+                sent.link_local.map_or(String::new(), |address| format!(", link-local {address}"));
+            out += &line("Next hop", &format!("{}{link_local}", sent.next_hop));
+            out += &Shown::from(sent).lines();
+        }
     }
+    out + &reasons(route)
 }
 
-fn aigp(sent: &SentPath) -> String {
-    sent.aigp.map_or(String::new(), |metric| format!(", AIGP {metric}"))
-}
-
-fn communities(sent: &SentPath) -> String {
-    let SentPath { communities, large_communities, extended_communities, .. } = sent;
-    let all: Vec<&str> = [communities, large_communities, extended_communities]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
-    all.join(" ")
+/// The prefix, with the path identifier where several paths are sent.
+fn prefix(route: &AdvertisedRoute) -> String {
+    match route.path_id {
+        Some(id) => format!("{} (path {id})", route.prefix),
+        None => route.prefix.clone(),
+    }
 }
 
 /// A line if the neighbour does not have everything yet.
@@ -88,6 +89,7 @@ pub(super) fn reasons(route: &AdvertisedRoute) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ribtide_model::SentPath;
 
     #[test]
     fn a_sent_route_has_its_attributes_and_another_the_reason() {

@@ -3,7 +3,8 @@
 use crate::text::{Table, count, duration, number};
 use ribtide_model::{Bfd, BfdSession};
 
-pub(super) fn sessions(bfd: &Bfd) -> String {
+/// Sessions; only those in `state`.
+pub(super) fn sessions(bfd: &Bfd, state: Option<&str>) -> String {
     let mut table = Table::new(&[
         "Peer",
         "Interface",
@@ -35,7 +36,9 @@ pub(super) fn sessions(bfd: &Bfd) -> String {
         ]);
     }
     let mut out = table.render();
-    if bfd.sessions.is_empty() {
+    if let (true, Some(state)) = (bfd.sessions.is_empty(), state) {
+        out = format!("No BFD session is in the state {state}.\n");
+    } else if bfd.sessions.is_empty() {
         out = "There is no BFD session: no neighbour and no static route has `bfd` in the configuration.\n"
             .into();
     }
@@ -107,7 +110,7 @@ mod tests {
             ..up.clone()
         };
         let discarded = [("ttl".into(), 3), ("length".into(), 1)].into();
-        let text = sessions(&Bfd { sessions: vec![up, down], discarded });
+        let text = sessions(&Bfd { sessions: vec![up, down], discarded }, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines,
@@ -120,7 +123,7 @@ mod tests {
                 "4 packets discarded: length 1, ttl 3",
             ]
         );
-        let none = sessions(&Bfd { sessions: vec![], discarded: Default::default() });
+        let none = sessions(&Bfd { sessions: vec![], discarded: Default::default() }, None);
         assert!(none.starts_with("There is no BFD session"));
     }
 }

@@ -114,6 +114,59 @@ pub(crate) struct Selected {
     /// Only routes in this state in some dataplane: installed, pending, failed
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
+    /// Only routes that changed less than so long ago: seconds, or such as 90s, 15m, 6h, 2d
+    #[arg(long, value_name = "AGE")]
+    age_under: Option<String>,
+    /// Only routes that changed at least so long ago
+    #[arg(long, value_name = "AGE")]
+    age_over: Option<String>,
+}
+
+/// Conditions on a route that a dataplane could not install; all must hold.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Refused {
+    /// Only this prefix
+    prefix: Option<String>,
+    #[command(flatten)]
+    around: Around,
+    /// Only those of this dataplane, such as kernel
+    #[arg(long, value_name = "NAME")]
+    dataplane: Option<String>,
+    /// Only those of this VRF
+    #[arg(long, value_name = "NAME")]
+    vrf: Option<String>,
+}
+
+impl Refused {
+    /// The query's fields.
+    pub(super) fn query(&self) -> String {
+        query(&[
+            ("prefix", self.prefix.clone()),
+            ("match", self.around.field()),
+            ("dataplane", self.dataplane.clone()),
+            ("vrf", self.vrf.clone()),
+        ])
+    }
+}
+
+/// Conditions on a validated ROA payload; all must hold.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Payloads {
+    /// Only payloads of exactly this prefix
+    prefix: Option<String>,
+    #[command(flatten)]
+    around: Around,
+    /// Only payloads of this AS
+    #[arg(long, value_name = "ASN")]
+    asn: Option<u32>,
+}
+
+impl Payloads {
+    /// The query's fields.
+    pub(super) fn query(&self) -> String {
+        let asn = self.asn.map(|asn| asn.to_string());
+        query(&[("prefix", self.prefix.clone()), ("match", self.around.field()), ("asn", asn)])
+    }
 }
 
 impl Selected {
@@ -124,6 +177,8 @@ impl Selected {
             ("next-hop", self.next_hop.clone()),
             ("protocol", self.protocol.clone()),
             ("state", self.state.clone()),
+            ("age-under", self.age_under.clone()),
+            ("age-over", self.age_over.clone()),
         ];
         query(&[&own[..], more].concat())
     }

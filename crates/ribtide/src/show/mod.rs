@@ -2,17 +2,21 @@
 
 mod advertised;
 pub(crate) mod asic;
+mod attributes;
 mod bfd;
 mod bgp;
 mod fib;
 mod filters;
 mod interface;
+mod lists;
 mod messages;
 mod monitoring;
 mod nexthop;
 mod origination;
+mod page_text;
 mod performance;
 mod printer;
+mod received;
 mod route;
 mod rpki;
 mod running;
@@ -26,12 +30,12 @@ use crate::client::Client;
 use crate::text::{count, fold};
 use clap::{Args, Subcommand, ValueEnum};
 pub(crate) use fib::explain_text;
-use filters::{Attributes, Paths, Selected};
+use filters::{Attributes, Paths, Payloads, Refused, Selected};
+use lists::{advertised, aspas, failed, fib, payloads, received, routes, routes_in_detail, shard_routes};
 use printer::{Printed, Printer};
 use ribtide_model::{
-    AdvertisedPage, AsicAddresses, AsicLookups, BgpSummary, Explain, FailedPage, FibPage, GroupTotals,
-    Groups, Health, Neighbor, NeighborPage, NextHopGroupPage, Performance, ReceivedPage, RoutePage,
-    RpkiAspaPage, RpkiTablePage, Sharding,
+    AsicAddresses, AsicLookups, BgpSummary, Explain, GroupTotals, Groups, Health, Neighbor, NeighborPage,
+    NextHopGroupPage, Performance,
 };
 use ribtide_sonicd::{
     explain as sonic_explain, health as sonic_health, performance as sonic_performance,
@@ -43,16 +47,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Routes of one request, which the router reads from its stages in batches of 1,000.
-const PAGE: usize = 10_000;
 /// Neighbours of one request.
 const NEIGHBORS: usize = 128;
-/// Routes before import policy of one request: the policy runs for each.
-const RECEIVED: usize = 1000;
-/// Prefixes of one request about advertised routes: the policy runs for each.
-const ADVERTISED: usize = 1000;
-/// Payloads of one request.
-const PAYLOADS: usize = 10_000;
 /// Next-hop groups of one request.
 const GROUPS: usize = 32;
 
@@ -156,6 +152,9 @@ pub(crate) enum Show {
     Bfd {
         /// Only sessions with this neighbour
         address: Option<IpAddr>,
+        /// Only sessions in this state: up, down, init, admin-down
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
     },
     /// Origin validation: RPKI caches, validated ROA payloads, validation states
     #[command(subcommand)]
@@ -227,7 +226,11 @@ pub(crate) enum Show {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ShowBgp {
     /// Threading mode and totals, and a line for each neighbour
-    Summary,
+    Summary {
+        /// Only neighbours in this state: up, down, or one of RFC 4271 such as active
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
+    },
     /// One neighbour, or all: state, negotiated values, messages, routes, write queue
     #[command(alias = "neighbors")]
     Neighbor {
@@ -247,9 +250,13 @@ pub(crate) enum ShowBgp {
         #[arg(long, requires = "what")]
         all: bool,
         /// With `received`: only routes that import policy accepted or rejected, or those of the validation state
-        /// valid, invalid or not-found
-        #[arg(long, requires = "what", value_name = "STATE")]
+        /// valid, invalid or not-found. Without routes: only neighbours in this state: up, down, or one of RFC 4271 such as
+        /// active
+        #[arg(long, value_name = "STATE")]
         state: Option<String>,
+        /// With routes: every attribute of each
+        #[arg(long, requires = "what")]
+        detail: bool,
         #[command(flatten)]
         attributes: Box<Attributes>,
         /// Only neighbours of this group of the configuration
@@ -305,10 +312,16 @@ pub(crate) enum View {
 pub(crate) enum ShowRpki {
     /// The caches: connection, version, serial number, records, and the time until they expire
     Caches,
-    /// All validated ROA payloads in use
-    Table,
-    /// All ASPA records in use: customers and their providers
-    Aspa,
+    /// Validated ROA payloads in use
+    Table(Payloads),
+    /// ASPA records in use: customers and their providers
+    Aspa {
+        /// Only the record of this customer AS
+        customer: Option<u32>,
+        /// Only records with this provider AS
+        #[arg(long, value_name = "ASN")]
+        provider: Option<u32>,
+    },
     /// The validation state of a prefix with an origin AS, and the payloads that cover it
     Validation {
         /// The prefix
@@ -335,7 +348,7 @@ pub(crate) enum ShowRoute {
         routes: Selected,
     },
     /// Routes that a dataplane could not install, with the time and the reason; they are retried
-    Failed,
+    Failed(Refused),
     /// Shard threads and their shares of the routes, or the routes of one of them
     RibSharding {
         /// The number of a shard thread, or `main` for the table where routes are installed
@@ -406,7 +419,7 @@ pub(crate) fn clear(what: &Clear, output: &Output) -> Result<(), String> {
 /// Runs `ribtide show`.
 pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
     output.print_by(|to| match what {
-        Show::Bgp(ShowBgp::Summary) => summary(to),
+        Show::Bgp(ShowBgp::Summary { state }) => summary(to, &query(&[("state", state.clone())])),
         Show::Bgp(ShowBgp::Neighbor { what: None, attributes, .. }) if !attributes.query(&[]).is_empty() => {
             let sentence =
                 "filters are for lists of routes: write received, filtered or advertised after the neighbour";
@@ -419,12 +432,13 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             all,
             state,
             attributes,
+            detail,
             ..
         }) => {
             let fields = [("prefix", prefix.clone()), ("state", state.clone())];
             let is_one = prefix.is_some() && attributes.is_exact();
             if *what == View::Messages {
-                let takes_filter = !attributes.query(&fields).is_empty() || *all;
+                let takes_filter = !attributes.query(&fields).is_empty() || *all || *detail;
                 return match takes_filter {
                     true => Err("messages takes neither a prefix nor a filter".to_owned().into()),
                     false => to.get(&format!("/v1/bgp/neighbors/{}/messages", escape(a)), |all| {
@@ -439,22 +453,28 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
                 (View::Advertised, _, None) => {
                     let only =
                         attributes.query(&[&fields[..], &[("all", all.then(|| "true".into()))]].concat());
-                    advertised(to, a, &only, is_one)
+                    advertised(to, a, &only, is_one, *detail)
                 }
                 (_, true, _) => {
                     Err("--all is for advertised: received has all routes anyway".to_owned().into())
                 }
-                (View::Received, ..) => received(to, a, "received", &attributes.query(&fields)),
+                (View::Received, ..) => received(to, a, "received", &attributes.query(&fields), *detail),
                 (View::Filtered | View::Messages, ..) => {
-                    received(to, a, "filtered", &attributes.query(&fields))
+                    received(to, a, "filtered", &attributes.query(&fields), *detail)
                 }
             }
+        }
+        Show::Bgp(ShowBgp::Neighbor { address: Some(_), state: Some(_), .. }) => {
+            Err("--state is for all neighbours, or for a list of routes: write received after the neighbour"
+                .to_owned()
+                .into())
         }
         Show::Bgp(ShowBgp::Neighbor { address: Some(a), .. }) => {
             to.get(&format!("/v1/bgp/neighbors/{}", escape(a)), |n| fold(&bgp::neighbor(n)))
         }
-        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, .. }) => {
-            neighbors(to, &query(&[("group", group.clone()), ("update-thread", text_of(*update_thread))]))
+        Show::Bgp(ShowBgp::Neighbor { address: None, group, update_thread, state, .. }) => {
+            let (group, thread) = (group.clone(), text_of(*update_thread));
+            neighbors(to, &query(&[("group", group), ("update-thread", thread), ("state", state.clone())]))
         }
         Show::Bgp(ShowBgp::Nexthop { address }) => {
             let only = query(&[("address", text_of(*address))]);
@@ -467,7 +487,7 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             to.print(&groups.groups, |groups| bgp::groups(groups))
         }
         Show::Route { what: Some(ShowRoute::Summary), .. } => to.get("/v1/routes/summary", route::summary),
-        Show::Route { what: Some(ShowRoute::Failed), .. } => failed(to),
+        Show::Route { what: Some(ShowRoute::Failed(routes)), .. } => failed(to, &routes.query()),
         Show::Route { what: Some(ShowRoute::RibSharding { shard: None }), .. } => {
             to.get("/v1/routes/sharding", route::sharding)
         }
@@ -511,12 +531,15 @@ pub(crate) fn show(what: &Show, output: &Output) -> Result<(), String> {
             to.get(&format!("/v1/static-routes?{}", query(&[("vrf", vrf.clone())])), vrf::static_routes)
         }
         Show::Version => to.get("/v1/version", |router| version::version(router, env!("CARGO_PKG_VERSION"))),
-        Show::Bfd { address } => {
-            to.get(&format!("/v1/bfd?{}", query(&[("peer", text_of(*address))])), bfd::sessions)
+        Show::Bfd { address, state } => {
+            let only = query(&[("peer", text_of(*address)), ("state", state.clone())]);
+            to.get(&format!("/v1/bfd?{only}"), |all| bfd::sessions(all, state.as_deref()))
         }
         Show::Rpki(ShowRpki::Caches) => to.get("/v1/rpki", rpki::caches),
-        Show::Rpki(ShowRpki::Table) => payloads(to),
-        Show::Rpki(ShowRpki::Aspa) => aspas(to),
+        Show::Rpki(ShowRpki::Table(only)) => payloads(to, &only.query()),
+        Show::Rpki(ShowRpki::Aspa { customer, provider }) => {
+            aspas(to, &query(&[("customer", text_of(*customer)), ("provider", text_of(*provider))]))
+        }
         Show::Rpki(ShowRpki::Validation { prefix, asn }) => {
             let of = query(&[("prefix", Some(prefix.clone())), ("asn", text_of(*asn))]);
             to.get(&format!("/v1/rpki/validation?{of}"), rpki::validation)
@@ -612,18 +635,19 @@ fn performance(to: &mut Printer, stages: &[Performance], only: Option<&str>) -> 
     if to.json { to.json_lines(&stage.records) } else { to.text(&performance::one(stage)) }
 }
 
-fn summary(to: &mut Printer) -> Printed {
+/// Totals, and the neighbours that fit `only`.
+fn summary(to: &mut Printer, only: &str) -> Printed {
     let mut reply: BgpSummary = to.client.get("/v1/bgp/summary")?;
     let totals: GroupTotals = to.client.get("/v1/bgp/group-totals")?;
     if to.json {
         reply.groups = Some(totals.groups);
-        reply.neighbors = Some(all_neighbors(to, "")?);
+        reply.neighbors = Some(all_neighbors(to, only)?);
         return to.print(&reply, bgp::summary);
     }
     to.text(&bgp::summary(&reply))?;
     to.text(&bgp::group_totals(&totals.groups))?;
     let mut table = bgp::neighbor_table();
-    to.paged("/v1/bgp/neighbors", NEIGHBORS, "", |to, page: NeighborPage| {
+    to.paged("/v1/bgp/neighbors", NEIGHBORS, only, |to, page: NeighborPage| {
         page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
         to.text(&table.render())?;
         Ok(page.next)
@@ -651,103 +675,6 @@ fn neighbors(to: &mut Printer, only: &str) -> Printed {
             to.text(&format!("{gap}{}", fold(&bgp::neighbor(neighbor))))?;
             gap = "\n";
         }
-        Ok(page.next)
-    })
-}
-
-/// BGP routes that fit `only`, a part of a query. `is_one`: a prefix selects one.
-fn routes(to: &mut Printer, only: &str, is_one: bool) -> Printed {
-    let mut table = route::table();
-    to.paged("/v1/routes", PAGE, only, |to, page: RoutePage| {
-        to.lines(&page.routes, &mut table, route::rows)?;
-        if let (true, [one], false) = (is_one, page.routes.as_slice(), to.json) {
-            to.text(&route::owner(one))?;
-        }
-        Ok(page.next)
-    })
-}
-
-/// The same with everything about each path.
-fn routes_in_detail(to: &mut Printer, only: &str) -> Printed {
-    let mut gap = "";
-    to.paged("/v1/routes", PAGE, only, |to, page: RoutePage| {
-        for route in &page.routes {
-            to.text(&format!("{gap}{}", route::detail(route)))?;
-            gap = "\n";
-        }
-        Ok(page.next)
-    })
-}
-
-/// The routes of a neighbour before import policy that fit `only`: all, or those that the policy rejects.
-fn received(to: &mut Printer, address: &str, which: &str, only: &str) -> Printed {
-    let mut table = rpki::received_table();
-    let path = format!("/v1/bgp/neighbors/{}/{which}", escape(address));
-    to.paged(&path, RECEIVED, only, |to, page: ReceivedPage| {
-        to.lines(&page.routes, &mut table, rpki::received_row)?;
-        Ok(page.next)
-    })
-}
-
-/// What a neighbour is sent of what fits `only`. `is_one`: a prefix selects one, which has reasons.
-fn advertised(to: &mut Printer, address: &str, only: &str, is_one: bool) -> Printed {
-    let mut table = advertised::table();
-    let path = format!("/v1/bgp/neighbors/{}/advertised", escape(address));
-    let mut first = true;
-    to.paged(&path, ADVERTISED, only, |to, page: AdvertisedPage| {
-        if std::mem::take(&mut first) && !to.json {
-            to.text(&advertised::progress(&page))?;
-        }
-        to.lines(&page.routes, &mut table, advertised::row)?;
-        if let (true, [first, ..], false) = (is_one, page.routes.as_slice(), to.json) {
-            to.text(&advertised::reasons(first))?;
-        }
-        Ok(page.next)
-    })
-}
-
-fn payloads(to: &mut Printer) -> Printed {
-    let mut table = rpki::payload_table();
-    to.paged("/v1/rpki/table", PAYLOADS, "", |to, page: RpkiTablePage| {
-        to.lines(&page.payloads, &mut table, rpki::payload_row)?;
-        Ok(page.next)
-    })
-}
-
-fn aspas(to: &mut Printer) -> Printed {
-    let mut table = rpki::aspa_table();
-    to.paged("/v1/rpki/aspas", PAYLOADS, "", |to, page: RpkiAspaPage| {
-        to.lines(&page.aspas, &mut table, rpki::aspa_row)?;
-        Ok(page.next)
-    })
-}
-
-fn shard_routes(to: &mut Printer, shard: usize) -> Printed {
-    let mut table = route::table_of_shard();
-    if !to.json {
-        let all: Sharding = to.client.get("/v1/routes/sharding")?;
-        let own = all.shards.iter().find(|s| s.summary.shard == shard);
-        to.text(&own.map(route::shard).unwrap_or_default())?;
-    }
-    to.paged("/v1/routes", PAGE, &query(&[("shard", Some(shard.to_string()))]), |to, page: RoutePage| {
-        to.lines(&page.routes, &mut table, route::rows_of_shard)?;
-        Ok(page.next)
-    })
-}
-
-/// The selected routes that fit `only`, a part of a query.
-fn fib(to: &mut Printer, only: &str) -> Printed {
-    let mut table = fib::fib_table();
-    to.paged("/v1/fib", PAGE, only, |to, page: FibPage| {
-        to.lines(&page.routes, &mut table, fib::fib_row)?;
-        Ok(page.next)
-    })
-}
-
-fn failed(to: &mut Printer) -> Printed {
-    let mut table = fib::failed_table();
-    to.paged("/v1/fib/failed", PAGE, "", |to, page: FailedPage| {
-        to.lines(&page.routes, &mut table, fib::failed_row)?;
         Ok(page.next)
     })
 }

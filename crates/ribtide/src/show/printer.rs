@@ -1,8 +1,9 @@
 //! Where replies go: as text or JSON to standard output.
 
+use super::page_text::PageText;
 use super::{Output, query};
 use crate::client::Client;
-use crate::text::{Table, unwritten};
+use crate::text::{Table, not_understood, unwritten};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufWriter, StdoutLock, Write};
@@ -105,18 +106,47 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints a page of a list: rows of `table`, or a line of JSON each.
-    pub(super) fn lines<T: Serialize>(
+    /// Prints a page of a list as rows of `table`.
+    pub(super) fn rows<T>(
         &mut self,
         items: &[T],
         table: &mut Table,
         rows: impl Fn(&mut Table, &T),
     ) -> Printed {
-        if self.json {
-            return self.json_lines(items);
-        }
         items.iter().for_each(|item| rows(table, item));
         self.text(&table.render())
+    }
+
+    /// Prints a list of any length, which is the field `list` of its pages: a line of JSON for each item, or each page as
+    /// `print` does, which returns the cursor of the next.
+    pub(super) fn list<P: DeserializeOwned>(
+        &mut self,
+        (path, list): (&str, &str),
+        limit: usize,
+        only: &str,
+        print: impl FnMut(&mut Printer, P) -> Result<Option<String>, Failure>,
+    ) -> Printed {
+        match self.json {
+            true => self.passed_on((path, list), limit, only),
+            false => self.paged(path, limit, only, print),
+        }
+    }
+
+    /// Prints the text of pages, a line for each item.
+    fn passed_on(&mut self, (path, list): (&str, &str), limit: usize, only: &str) -> Printed {
+        let mut cursor = None;
+        loop {
+            let text = self.client.bytes_of(&page_path(path, limit, cursor, only))?;
+            let page = PageText::new(&text, list).map_err(|e| not_understood(path, &e))?;
+            for item in page.items {
+                self.text(item.get())?;
+                self.text("\n")?;
+            }
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Requests pages of at most `limit` items, filtered by `only`, a part of a URL's query.
@@ -130,12 +160,17 @@ impl Printer {
     ) -> Printed {
         let mut cursor = None;
         loop {
-            let place = query(&[("limit", Some(limit.to_string())), ("cursor", cursor)]);
-            let page = self.client.get(&format!("{path}?{place}&{only}"))?;
+            let page = self.client.get(&page_path(path, limit, cursor, only))?;
             cursor = print(self, page)?;
             if cursor.is_none() {
                 return Ok(());
             }
         }
     }
+}
+
+/// The page at this cursor.
+fn page_path(path: &str, limit: usize, cursor: Option<String>, only: &str) -> String {
+    let place = query(&[("limit", Some(limit.to_string())), ("cursor", cursor)]);
+    format!("{path}?{place}&{only}")
 }

@@ -1,5 +1,6 @@
 //! BGP's routes, their counts, and their shard threads.
 
+use super::attributes::{self, Shown, cell};
 use super::bgp::FAMILIES;
 use crate::text::{Table, bytes, duration, number};
 use ribtide_model::{
@@ -34,13 +35,7 @@ pub(super) fn rows_of_shard(table: &mut Table, route: &Route) {
 
 fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
     route.paths.iter().enumerate().map(|(i, p)| {
-        let option = |n: Option<u32>| n.map_or("-".into(), |n| n.to_string());
-        let origin = match p.origin.as_str() {
-            "igp" => "i",
-            "egp" => "e",
-            _ => "?",
-        };
-        let aigp = p.aigp.map_or(String::new(), |metric| format!(", AIGP {metric}"));
+        let shown = Shown::from(p);
         let state = p.validation.as_ref().map_or(String::new(), |state| format!(", {state}"));
         let stale = if p.stale { "  (stale)" } else { "" };
         let suppressed = match p.best && !route.suppressed_by.is_empty() {
@@ -60,9 +55,9 @@ fn cells(route: &Route) -> impl Iterator<Item = Vec<String>> + '_ {
             if p.next_hop.address.is_unspecified() { "self".into() } else { p.next_hop.to_string() },
             sender(p),
             age(p.age_seconds),
-            option(p.local_pref),
-            option(p.med),
-            format!("{} {origin}{aigp}{state}{stale}{suppressed}{lost}", p.as_path).trim_start().into(),
+            cell(shown.local_pref),
+            cell(shown.med),
+            format!("{}{state}{stale}{suppressed}{lost}", shown.path_and_origin()),
         ]
     })
 }
@@ -105,12 +100,7 @@ pub(super) fn detail(route: &Route) -> String {
 
 fn path_detail(p: &Path) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: String| {
-        if !value.is_empty() {
-            out.push_str(&format!("      {name}: {value}\n"));
-        }
-    };
-    let number = |n: Option<u32>| n.map_or_else(String::new, |n| n.to_string());
+    let mut line = |name: &str, value: String| out.push_str(&attributes::line(name, &value));
     let mut state = vec![match (p.best, p.forwarding, &p.lost) {
         (true, ..) => "best".to_owned(),
         (_, Some(Forwarding::Multipath), _) => "shares the traffic of the best path".into(),
@@ -136,20 +126,7 @@ fn path_detail(p: &Path) -> String {
             ),
         },
     );
-    line("AS path", p.as_path.clone());
-    line("Origin", p.origin.clone());
-    line("LOCAL_PREF", number(p.local_pref));
-    line("MED", number(p.med));
-    line("AIGP", p.aigp.map_or_else(String::new, |metric| metric.to_string()));
-    line("Communities", p.communities.join(" "));
-    line("Large communities", p.large_communities.join(" "));
-    line("Extended communities", p.extended_communities.join(" "));
-    line("Aggregator", p.aggregator.clone().unwrap_or_default());
-    line("Originator ID", p.originator_id.map_or_else(String::new, |id| id.to_string()));
-    line("Cluster list", p.cluster_list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
-    line("Only to customer", number(p.only_to_customer));
-    let others: Vec<String> = p.other_attributes.iter().map(ToString::to_string).collect();
-    line("Other attributes, by code", others.join(" "));
+    out.push_str(&Shown::from(p).lines());
     let of_session = match (&p.neighbor_kind, p.neighbor_asn, p.neighbor_router_id) {
         (Some(kind), Some(asn), Some(id)) => format!(", {kind} AS {asn}, router ID {id}"),
         _ => String::new(),

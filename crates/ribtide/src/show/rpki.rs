@@ -1,7 +1,7 @@
-//! RPKI caches, validated ROA payloads, validation states, and routes before import policy.
+//! RPKI caches, validated ROA payloads, and validation states.
 
 use crate::text::{Table, count, duration, number};
-use ribtide_model::{ReceivedRoute, Rpki, RpkiAspa, RpkiPayload, RpkiValidation};
+use ribtide_model::{Rpki, RpkiAspa, RpkiPayload, RpkiValidation};
 
 pub(super) fn caches(rpki: &Rpki) -> String {
     let mut table = Table::new(&[
@@ -103,27 +103,6 @@ pub(super) fn validation(v: &RpkiValidation) -> String {
     out
 }
 
-pub(super) fn received_table() -> Table {
-    Table::new(&["", "Prefix", "Next hop", ">Age", "RPKI", "ASPA", "AS path", "Import policy"])
-}
-
-/// `*` marks an accepted route.
-pub(super) fn received_row(table: &mut Table, route: &ReceivedRoute) {
-    table.row([
-        if route.accepted { "*" } else { "" }.into(),
-        match route.path_id {
-            None => route.prefix.clone(),
-            Some(id) => format!("{} (path {id})", route.prefix),
-        },
-        route.next_hop.to_string(),
-        super::route::age(route.age_seconds),
-        route.validation.clone().unwrap_or_else(|| "-".into()),
-        route.aspa.clone().unwrap_or_else(|| "-".into()),
-        route.as_path.clone(),
-        route.decision.clone(),
-    ]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,29 +186,5 @@ mod tests {
             "10.1.0.0/16 with origin AS 2 is invalid.\n\
              10.0.0.0/8 to length 8, AS 1: does not match: the prefix is longer than 8, the origin is AS 2\n"
         );
-    }
-
-    #[test]
-    fn a_received_path_has_its_identifier() {
-        let mut table = received_table();
-        for path_id in [None, Some(7)] {
-            received_row(
-                &mut table,
-                &ReceivedRoute {
-                    prefix: "10.0.0.0/8".into(),
-                    path_id,
-                    next_hop: "192.0.2.1".parse().unwrap(),
-                    as_path: "65010".into(),
-                    accepted: true,
-                    decision: "accepted".into(),
-                    validation: None,
-                    aspa: None,
-                    age_seconds: None,
-                },
-            );
-        }
-        let text = table.render();
-        assert!(text.contains("*  10.0.0.0/8           192.0.2.1"), "{text}");
-        assert!(text.contains("*  10.0.0.0/8 (path 7)  192.0.2.1"), "{text}");
     }
 }
