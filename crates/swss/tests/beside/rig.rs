@@ -34,7 +34,12 @@ impl Rig {
         Rig {
             beside: Beside::new(Box::new(vids.clone()), 1),
             orch: Orch::new(
-                OrchConfig { responses: true, retry_ms: 10, ..OrchConfig::default() },
+                OrchConfig {
+                    responses: true,
+                    retry_ms: 10,
+                    link_local_in_vrfs: false,
+                    ..OrchConfig::default()
+                },
                 Box::new(vids),
             ),
             syncd: Syncd::default(),
