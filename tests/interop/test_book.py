@@ -13,7 +13,7 @@ import pytest
 
 from harness import Bird, CommandFailed, Frr, binary, need
 from harness.book import Page, Shell
-from harness.manual import commands, fault, reference
+from harness.manual import commands, fault, help_of, reference
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 #: Pages of measurements and decisions have commands of their date.
@@ -52,6 +52,13 @@ def test_reference_of_commands_is_the_help():
     if os.environ.get("RECORD"):
         path.write_text(text)
     assert path.read_text() == text, "stale; RECORD=1 writes it again"
+
+
+def test_help_is_for_users():
+    """No link of Rust's documentation comes through to the long help, which docs/commands.md does not have."""
+    of = {command: help_of(*command, short=False) for command in commands()}
+    links = [f"{' '.join(command)}: {link}" for command, text in of.items() for link in re.findall(r"\[`[^`]*`\]", text)]
+    assert len(of) > 50 and not links, "\n".join(links)
 
 
 def printed_commands(text):

@@ -220,8 +220,8 @@ def beside(host, mode="zmq_sync", client="zmq_sync", start=True, config=ENABLED,
 class World:
     """ribtide's orchagent between a client and a model of syncd."""
 
-    def __init__(self, host, stack):
-        self.host, self.sonic = host, beside(host)
+    def __init__(self, host, stack, config=ENABLED):
+        self.host, self.sonic = host, beside(host, config=config)
         self.objects = Objects(self.sonic.redis.db(ASIC))
         self.syncd = stack.enter_context(syncd_of(host, lambda text: dumps(self.objects.execute(json.loads(text)))))
         self.stack = stack
@@ -411,6 +411,46 @@ def test_rows_that_routeorch_makes_go_on_to_it(world):
         world.wait("and keeps it", "30.0.0.0/24", hop_id(0))
 
 
+#: Rows that RouteOrch makes, by what they ask for.
+OF_ROUTEORCH = {
+    "srv6": {"nexthop": "fc00:9::1", "ifname": "unknown", "segment": "sid-list-1", "seg_src": "fc00:8::1"},
+    "srv6-vpn": {"nexthop": "fc00:9::1", "vpn_sid": "fc00:7::1", "seg_src": "fc00:8::1"},
+    "pic": {"nexthop_group": "301", "pic_context_id": "302"},
+    "index": {"protocol": "bgp", "nexthop_group": "301"},
+}
+
+
+@pytest.mark.parametrize("name", OF_ROUTEORCH)
+def test_each_kind_of_row_of_routeorch_goes_on_to_it(world, name):
+    """Its row is whole, and no other row is with it; its route passes, and ribtide's own is not touched."""
+    asked = OF_ROUTEORCH[name]
+    with zmq.stock(world.host, "PULL", bind=ROWS) as rows:
+        world.client.describe()
+        world.client.interfaces()
+        world.send(("20.0.0.0/24", via(0)), ("30.0.0.0/24", zmq.row() | asked))
+        _, table, [(key, fields)] = zmq.parse(rows.recv())
+        assert (table, key) == ("ROUTE_TABLE", "30.0.0.0/24")
+        assert {field: value for field, value in fields if value not in ("", "false")} == asked
+        target = f"SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID={hop_id(1)}"
+        reply = world.client.ask(f"{ROUTE}:1", "bulkcreate", route_key("30.0.0.0/24"), target)
+        assert reply == [SUCCESS, "getresponse", SUCCESS, ""]
+        world.wait("RouteOrch made it", "30.0.0.0/24", hop_id(1))
+        world.wait("ribtide made it", "20.0.0.0/24", hop_id(0))
+
+
+def test_prefixes_of_fine_grained_ecmp_go_on_to_routeorch(host):
+    """FG_NHG_PREFIX of CONFIG_DB names them. The same row of another prefix is ribtide's."""
+    with contextlib.ExitStack() as stack, zmq.stock(host, "PULL", bind=ROWS) as rows:
+        world = World(host, stack, ENABLED | {"FG_NHG_PREFIX|30.0.0.0/24": {"FG_NHG": "fgnhg_v4"}})
+        world.client.describe()
+        world.client.interfaces()
+        world.send(("30.0.0.0/24", via(0, 1)), ("20.0.0.0/24", via(0)))
+        _, _, [(key, fields)] = zmq.parse(rows.recv())
+        assert key == "30.0.0.0/24" and dict(fields)["nexthop"] == "10.0.0.2,10.0.1.2"
+        world.wait("ribtide made it", "20.0.0.0/24", hop_id(0))
+        assert "30.0.0.0/24" not in world.objects.routes()
+
+
 def test_a_next_hop_in_use_is_refused_until_its_route_goes(world):
     world.client.describe()
     world.client.interfaces()
@@ -476,11 +516,12 @@ def test_what_cannot_work_beside_is_refused(host, config, sentence):
     assert process.popen.poll() != 0 and sentence in process.log(1 << 16)
 
 
-def test_a_restarted_client_at_ribtides_syncd(host):
-    """The same with the virtual switch as the chip: its syncd compares views by content."""
+@pytest.mark.parametrize("mode", ["zmq_sync", "redis_sync"])
+def test_a_restarted_client_at_ribtides_syncd(host, mode):
+    """The same with the virtual switch as the chip: its syncd compares views by content. `mode`: the transport towards syncd."""
     with contextlib.ExitStack() as stack:
-        sonic = beside(host, start=False)
-        sonic.flags["syncd"] += ["-z", "zmq_sync"]
+        sonic = beside(host, mode=mode, start=False)
+        sonic.flags["syncd"] += ["-z", mode]
         sonic.start("syncd")
         sonic.start("orchagent")
 

@@ -1,22 +1,16 @@
 """fpmsyncd at the FPM messages that SONiC's fpmsyncd (swss e6b0c5b5) was sent, recorded in `../shared/data/sonic`: APPL_DB is
 the same after each phase, byte for byte and field for field, and so are the replies, but for what docs/sonic.md names."""
 
-import gzip
-import json
 import struct
 
 import pytest
 from harness import binary, fpm, wait_for
 from harness.daemons import Redis
-from harness.host import Host
 from harness.sonic import APPL, rows
-from harness.table import DATA
+from harness.transcript import FOLDER, LINKS, recorded, recorded_host
 
-FOLDER = DATA / "sonic" / "all-real-dumps"
 TABLES = ("ROUTE_TABLE", "LABEL_ROUTE_TABLE", "NEXTHOP_GROUP_TABLE", "PIC_CONTEXT_TABLE", "SRV6_MY_SID_TABLE", "SRV6_SID_LIST_TABLE",
           "VNET_ROUTE_TABLE", "VNET_ROUTE_TUNNEL_TABLE")
-#: The interfaces of the recording by their indexes.
-LINKS = {3: "Ethernet0", 5: "Ethernet4", 7: "Ethernet8", 9: "Ethernet12", 11: "Ethernet16", 19: "Vrf1", 21: "Loopback0"}
 #: Routes of the recording that SONiC's drops: one in the kernel's main table, and those that push labels.
 MAIN_TABLE = {"50.8.0.0/24"}
 MPLS_PUSH = {f"70.0.{n}.0/24" for n in range(4)}
@@ -24,21 +18,10 @@ MPLS_PUSH = {f"70.0.{n}.0/24" for n in range(4)}
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason=f"{FOLDER} is absent")
 
 
-def recorded(name):
-    with gzip.open(FOLDER / f"{name}.json.gz", "rt") as f:
-        return json.load(f)
-
-
 @pytest.fixture
 def plain(folder):
-    """A host that has the recording's interfaces, with other ends of no use."""
-    host = Host(folder, "recorded", feeds=False)
-    try:
-        for index, name in LINKS.items():
-            host.ip("link", "add", name, "index", index, "type", "veth", "peer", "name", f"peer{index}", "index", 1000 + index)
+    with recorded_host(folder) as host:
         yield host
-    finally:
-        host.close()
 
 
 class Fpmsyncd:

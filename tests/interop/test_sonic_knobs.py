@@ -235,12 +235,12 @@ def test_rows_in_write_behind_stay_young_at_a_steady_30000_routes(host):
     end()
 
 
-@pytest.mark.parametrize("age", ["500", "0"])
-def test_a_redis_that_stands_still_delays_routes_with_write_behind_wait_alone(host, age):
+@pytest.mark.parametrize("age, more", [("500", ["--write-behind-wait"]), ("0", []), ("0", ["--write-behind-max", "20000"])],
+                         ids=["wait", "go-on", "max"])
+def test_a_redis_that_stands_still_delays_routes_with_a_bound_of_write_behind_alone(host, age, more):
     """With --write-behind-wait the daemons wait: the chip gets no route while the rows of earlier ones are old. Without it the chip
-    does. Nothing is lost either way."""
-    wait = ["--write-behind-wait"] if age != "0" else []
-    flags = {name: [*words, "--write-behind-max-age", age, *wait] for name, words in ZMQ.items()}
+    does, up to --write-behind-max rows. Nothing is lost either way."""
+    flags = {name: [*words, "--write-behind-max-age", age, *more] for name, words in ZMQ.items()}
     sonic = Sonic(host, flags=flags, state=True)
     own = len(own_routes(sonic))
     client, port = connect_fpm(sonic), ifindex(host, "Ethernet0")
@@ -251,9 +251,13 @@ def test_a_redis_that_stands_still_delays_routes_with_write_behind_wait_alone(ho
     sender.start()
     wait_for("they flow", lambda: in_chip() > before + 5_000, 60, 0.005, alive=sonic.alive())
     sonic.redis.process.popen.send_signal(signal.SIGSTOP)
-    if age == "0":
+    if not more:
         # Not all: every 5 s fpmsyncd asks Redis itself.
         wait_for("the chip gets most, without Redis", lambda: in_chip() > before + most, 60, alive=sonic.alive())
+    elif age == "0":
+        # Twenty batches of a thousand rows; syncd waits with the twenty-first and answers nothing.
+        level = lambda: queues(sonic)[("syncd", "rows to ASIC_DB (write-behind)")]
+        wait_for("syncd is at the bound", lambda: level()["depth"] == level()["bound"] == 20, 60, alive=sonic.alive())
     else:
         def stands():
             first = in_chip()

@@ -20,6 +20,7 @@ mod exit;
 #[cfg(feature = "router")]
 mod flush;
 mod manual;
+mod metrics;
 #[cfg(feature = "router")]
 mod outputs;
 #[cfg(feature = "router")]
@@ -213,6 +214,8 @@ enum Command {
     Orchagent(ribtide_sonicd::orchagent::Options),
     /// SONiC's syncd with the virtual switch: ASIC_DB in, forwarding tables out
     Syncd(ribtide_sonicd::syncd::Options),
+    /// Print the metrics of SONiC's daemons, for node_exporter's textfile collector
+    Metrics(metrics::Options),
     /// Start Redis servers for the daemons
     #[command(subcommand)]
     Redis(ribtide_sonicd::redis_servers::Redis),
@@ -373,6 +376,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Fpmsyncd(options) => daemon("fpmsyncd", ribtide_sonicd::fpmsyncd::run(options))?,
         Command::Orchagent(options) => daemon("orchagent", ribtide_sonicd::orchagent::run(options))?,
         Command::Syncd(options) => daemon("syncd", ribtide_sonicd::syncd::run(options))?,
+        Command::Metrics(options) => metrics::run(&options)?,
         Command::Redis(redis) => ribtide_sonicd::redis_servers::run(redis).map_err(sentence)?,
     }
     Ok(Exit::Done.into())

@@ -134,13 +134,13 @@ pub struct Options {
 /// A fault of SONiC's fpmsyncd ([`AsSonic`]).
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// [`AsSonic::weights`]
+    /// The weights of next hops in a route
     Weights,
-    /// [`AsSonic::main_table`]
+    /// The kernel's tables 253 to 255
     MainTable,
-    /// [`AsSonic::mpls_push`]
+    /// IP routes that push labels
     MplsPush,
-    /// [`AsSonic::next_hop_change`]
+    /// Changes of a single next-hop object
     NextHopChange,
     /// Each of them
     All,

@@ -29,6 +29,7 @@ mod ignored_options;
 mod kernel_chip;
 mod key_watch;
 mod links;
+pub mod metrics;
 mod orch_outputs;
 pub mod orch_stage;
 pub mod orchagent;

@@ -238,6 +238,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         sort_routes: args.sort_routes,
         // SONiC's orchagent has the ports.
         reports_ports: !is_beside,
+        link_local_in_vrfs: !is_beside,
         host_interfaces: args.host_interfaces,
         verifies: true,
         ..OrchConfig::default()

@@ -72,7 +72,7 @@ pub use ports::PortReport;
 pub use previous_ids::PreviousIds;
 use reconcile::Comparison;
 pub use reconcile::{HeldCursor, HeldNextHops, HeldRow, is_other_format, producer_rows};
-use ribtide_prefix::{AnyPrefix, Map};
+use ribtide_prefix::Map;
 use routes::{Deps, Routes};
 pub use routes::{ExpectedEntry, Finished, Table};
 use std::net::IpAddr;
@@ -105,6 +105,9 @@ pub struct OrchConfig {
     pub single_groups: bool,
     /// Whether link states of ports are read from the chip and reported. Without, those of rows count.
     pub reports_ports: bool,
+    /// Whether each VRF of VRF_TABLE gets a route of all link-local addresses to the CPU. Behind
+    /// SONiC's orchagent that one creates it.
+    pub link_local_in_vrfs: bool,
     /// Whether each port, LAG and VLAN gets a host interface of its name.
     pub host_interfaces: bool,
     /// Milliseconds after which a request that the chip refused is sent again. The pause doubles
@@ -130,6 +133,7 @@ impl Default for OrchConfig {
             group_limit: None,
             single_groups: false,
             reports_ports: true,
+            link_local_in_vrfs: true,
             host_interfaces: false,
             retry_ms: 1000,
             crm_interval_ms: 300_000,
@@ -649,8 +653,8 @@ impl Orch {
                 Notification::InterfaceReleased(id) => objects.step_interface(id, outbox),
                 Notification::InterfaceMoves(id) => objects.interface_moves(id, outbox),
                 Notification::LinkChanged(id) => objects.link_changed(id, outbox),
-                Notification::OwnAddress(vrf, ip, true) => routes.add_own(vrf, AnyPrefix::host(ip)),
-                Notification::OwnAddress(vrf, ip, false) => routes.remove_own(vrf, AnyPrefix::host(ip)),
+                Notification::OwnPrefix(vrf, prefix, true) => routes.add_own(vrf, prefix),
+                Notification::OwnPrefix(vrf, prefix, false) => routes.remove_own(vrf, prefix),
                 Notification::NextHopChanged(id) => objects.next_hop_changed(id, outbox),
                 Notification::NextHopReleased(id) => {
                     objects.neighbors.step(id, &mut objects.interfaces, outbox);

@@ -107,6 +107,10 @@ impl Unwritten {
     }
 }
 
+/// The name of [`WriteBehindLag::gauge`], around the rows.
+const GAUGE_PREFIX: &str = "age of the oldest row of ";
+const GAUGE_SUFFIX: &str = ", in ms";
+
 impl WriteBehindLag {
     /// Nothing waits for the database of this name.
     pub fn new(limits: LagLimits, database: &str) -> WriteBehindLag {
@@ -124,8 +128,14 @@ impl WriteBehindLag {
     pub fn gauge(&self, what: &str, rings: &Rings) -> Gauge {
         let (lag, bound) = (self.clone(), self.0.limits.age);
         let bound = bound.map(|age| usize::try_from(age.as_millis()).unwrap_or(usize::MAX));
-        let name = format!("age of the oldest row of {what}, in ms");
+        let name = format!("{GAUGE_PREFIX}{what}{GAUGE_SUFFIX}");
         rings.sampled_gauge(name, bound, move || milliseconds(lag.behind(Instant::now()).age))
+    }
+
+    /// The rows that a gauge of this name is about, as `ROUTE_TABLE to APPL_DB`; `None` if it is not a
+    /// [`WriteBehindLag::gauge`].
+    pub fn rows_of_gauge(name: &str) -> Option<&str> {
+        name.strip_prefix(GAUGE_PREFIX)?.strip_suffix(GAUGE_SUFFIX)
     }
 
     pub(crate) fn limits(&self) -> LagLimits {

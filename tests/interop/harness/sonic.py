@@ -48,11 +48,12 @@ class Sonic:
     are given to a daemon beside SONiC's. `packets`: the switch forwards them; the host has the netdevs eth1, eth2, … of the ports, and
     their host interfaces come from the switch. `vrfs` names the VRF of ports that are not in the default one; `redis` is the address that
     the databases have beside their socket; `state`: STATE_DB and COUNTERS_DB are on another server. `kernel`: the chip is the kernel of the
-    host, which has the netdevs of the ports already."""
+    host, which has the netdevs of the ports already. `ports`: those of the switch; one without addresses gets no netdev."""
 
     def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1",
-                 state=False, packets=False, kernel=False):
+                 state=False, packets=False, kernel=False, ports=PORTS):
         self.host = host
+        self.ports = ports
         self.vrfs = vrfs or {}
         self.redis = Redis(host, address=redis, state=state)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
@@ -69,9 +70,9 @@ class Sonic:
         self.processes = {}
         (host.folder / "sai.profile").write_text(f"SAI_VS_INTERFACE_LANE_MAP_FILE={host.folder}/lanemap.ini\n"
                                                  f"SAI_VS_HOSTIF_USE_TAP_DEVICE={str(packets).lower()}\n")
-        names = [p.name if kernel else f"eth{n + 1}" for n, p in enumerate(PORTS)]
-        (host.folder / "lanemap.ini").write_text("".join(f"{name}:{p.lanes}\n" for name, p in zip(names, PORTS)))
-        for port in PORTS if not packets and not kernel else []:
+        names = [p.name if kernel else f"eth{n + 1}" for n, p in enumerate(ports)]
+        (host.folder / "lanemap.ini").write_text("".join(f"{name}:{p.lanes}\n" for name, p in zip(names, ports)))
+        for port in [p for p in ports if p.addresses] if not packets and not kernel else []:
             host.lan(port.name, *port.addresses)
         for name in FLAGS:
             (host.folder / name).symlink_to(binary())
@@ -87,7 +88,7 @@ class Sonic:
     def everything_else(self, neighbors=True):
         """Writes the rows of SONiC's other daemons at their start."""
         self.ports_and_interfaces()
-        for port in PORTS if neighbors else []:
+        for port in self.ports if neighbors else []:
             for address in port.neighbors:
                 self.neighbor(port.name, address)
 
@@ -125,14 +126,14 @@ class Sonic:
 
     def ports_and_interfaces(self):
         """portsyncd, vrfmgrd and intfmgrd."""
-        for index, port in enumerate(PORTS):
+        for index, port in enumerate(self.ports):
             self.set("PORT_TABLE", port.name, lanes=port.lanes, speed="40000", alias=f"fortyGigE0/{index}", index=str(index),
                      mtu="9100", admin_status="up")
-        self.set("PORT_TABLE", "PortConfigDone", count=str(len(PORTS)))
+        self.set("PORT_TABLE", "PortConfigDone", count=str(len(self.ports)))
         self.set("PORT_TABLE", "PortInitDone", lanes="0")
         for vrf in set(self.vrfs.values()):
             self.set("VRF_TABLE", vrf)
-        for port in PORTS:
+        for port in self.ports:
             self.set("INTF_TABLE", port.name, **({"vrf_name": self.vrfs[port.name]} if port.name in self.vrfs else {}))
             for address in port.addresses:
                 self.set("INTF_TABLE", f"{port.name}:{address}", scope="global", family="IPv6" if ":" in address else "IPv4")

@@ -254,8 +254,13 @@ pub(super) fn default_routes() -> [AnyPrefix; 2] {
 pub(super) fn link_local(mac: Mac) -> [AnyPrefix; 2] {
     let [a, b, c, d, e, f] = mac.0.map(u16::from);
     let own = Ipv6Addr::new(0xfe80, 0, 0, 0, (a ^ 2) << 8 | b, c << 8 | 0xff, 0xfe00 | d, e << 8 | f);
+    [link_local_subnet(), AnyPrefix::host(own.into())]
+}
+
+/// All link-local addresses (RFC 4291, 2.5.6): `fe80::/10`.
+pub(super) fn link_local_subnet() -> AnyPrefix {
     let all = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
-    [AnyPrefix::from_addr(all, 10).unwrap_or(AnyPrefix::host(all)), AnyPrefix::host(own.into())]
+    AnyPrefix::from_addr(all, 10).unwrap_or(AnyPrefix::host(all))
 }
 
 #[cfg(test)]

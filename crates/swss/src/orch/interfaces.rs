@@ -475,9 +475,11 @@ impl Interfaces {
         };
         interface.applied = kept;
         interface.applied.extend(&new);
-        let removed = gone.into_iter().map(|(ip, _, vrf)| Notification::OwnAddress(vrf, ip, false));
+        let removed =
+            gone.into_iter().map(|(ip, _, vrf)| Notification::OwnPrefix(vrf, AnyPrefix::host(ip), false));
         removed.for_each(|address| outbox.notify(address));
-        let added = new.into_iter().map(|(ip, _, vrf)| Notification::OwnAddress(vrf, ip, true));
+        let added =
+            new.into_iter().map(|(ip, _, vrf)| Notification::OwnPrefix(vrf, AnyPrefix::host(ip), true));
         added.for_each(|address| outbox.notify(address));
     }
 
@@ -526,14 +528,17 @@ mod tests {
 
     #[test]
     fn interfaces_loopback_address_is_announced_without_a_port() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
+        let (mut vrfs, mut outbox) = (Vrfs::new(true), Outbox::new(Box::new(VidCounter::default()), 1000));
         let mut interfaces = Interfaces::new(Mac::default());
         let ip: IpAddr = "10.1.0.1".parse().unwrap();
         let key = || IntfKey::Address("Loopback0".into(), ip, 32);
         for (change, added) in [(Change::set(key(), IntfRow::default()), true), (Change::del(key()), false)] {
             interfaces.add(change);
             interfaces.sync(&mut Under { ports: &mut Ports::default(), vrfs: &mut vrfs }, &mut outbox);
-            assert_eq!(outbox.next_notification(), Some(Notification::OwnAddress(DEFAULT_VRF, ip, added)));
+            assert_eq!(
+                outbox.next_notification(),
+                Some(Notification::OwnPrefix(DEFAULT_VRF, AnyPrefix::host(ip), added))
+            );
         }
         assert!(outbox.bulker.idle() && outbox.next_notification().is_none());
     }

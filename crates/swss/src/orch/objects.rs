@@ -52,7 +52,7 @@ impl Objects {
     pub(super) fn new(config: &OrchConfig) -> Objects {
         Objects {
             ports: Ports::new(config.reports_ports, config.host_interfaces),
-            vrfs: Vrfs::default(),
+            vrfs: Vrfs::new(config.link_local_in_vrfs),
             interfaces: Interfaces::new(config.mac),
             neighbors: Neighbors::default(),
             groups: NextHopGroups::new(config.seed),

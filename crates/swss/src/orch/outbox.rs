@@ -13,11 +13,11 @@ use super::routes::Constraint;
 use super::{OrchEvent, OrchOut};
 use crate::row::Name;
 use crate::sai::{Attr, ObjectType, Oid, VidSource};
+use ribtide_prefix::AnyPrefix;
 use std::collections::VecDeque;
-use std::net::IpAddr;
 
 /// A message to a part above the sender. [`Notification::LowerGone`], [`Notification::Link`] and
-/// [`Notification::OwnAddress`] carry a change, in order. All others ask to compare desired and
+/// [`Notification::OwnPrefix`] carry a change, in order. All others ask to compare desired and
 /// programmed state again. They may come late, twice, or after their number was used again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Notification {
@@ -41,9 +41,9 @@ pub(super) enum Notification {
     InterfaceMoves(u32),
     /// The link of an interface changed.
     LinkChanged(u32),
-    /// An address was added to the router, or removed: the VRF, the address, and whether it was
-    /// added.
-    OwnAddress(u32, IpAddr, bool),
+    /// A destination became the router's own, or is not any more: the VRF, the prefix, and whether it
+    /// was added. Its route resolves to the CPU.
+    OwnPrefix(u32, AnyPrefix, bool),
     /// Whether routes may use the next hop changed.
     NextHopChanged(u32),
     /// The last route or group member released the next hop.

@@ -1,7 +1,9 @@
 //! Virtual routers (`orchagent/vrforch.cpp`): one for each row of VRF_TABLE, and the default one of
-//! the chip.
+//! the chip. Link-local addresses in a VRF go to the CPU, as in the default one: the sessions of its
+//! routing daemon over link-local addresses need that.
 
 use crate::orch::arena::Arena;
+use crate::orch::boot::link_local_subnet;
 use crate::orch::bulker::{ObjectReply, Outcome, Requester};
 use crate::orch::outbox::{Notification, Outbox};
 use crate::orch::routes::{DEFAULT_VRF, LABELS_VRF};
@@ -18,6 +20,8 @@ struct Vrf {
     wanted: bool,
     /// A request is in flight.
     busy: bool,
+    /// Its route of link-local addresses was asked for.
+    link_local: bool,
     /// Router interfaces and routes in it.
     refs: u32,
 }
@@ -26,20 +30,21 @@ struct Vrf {
 pub(super) struct Vrfs {
     to_sync: ToSync<VrfRow>,
     arena: Arena<Option<Name>, Vrf>,
+    /// [`crate::orch::OrchConfig::link_local_in_vrfs`].
+    with_link_local: bool,
 }
 
-impl Default for Vrfs {
-    fn default() -> Self {
+impl Vrfs {
+    /// The default VRF alone. `with_link_local`: [`crate::orch::OrchConfig::link_local_in_vrfs`].
+    pub(super) fn new(with_link_local: bool) -> Vrfs {
         let mut arena = Arena::default();
         let default = arena.id_of(&None, || Vrf { wanted: true, ..Vrf::default() });
         // No VRF can have this name: a key begins with it and ends it with a colon.
         let labels = arena.id_of(&Some(":labels".into()), || Vrf { wanted: true, ..Vrf::default() });
         debug_assert_eq!((default, labels), (DEFAULT_VRF, LABELS_VRF));
-        Vrfs { to_sync: ToSync::default(), arena }
+        Vrfs { to_sync: ToSync::default(), arena, with_link_local }
     }
-}
 
-impl Vrfs {
     /// Takes in a change of VRF_TABLE.
     pub(super) fn add(&mut self, change: Change<VrfRow>) {
         self.to_sync.add(change);
@@ -100,9 +105,20 @@ impl Vrfs {
     }
 
     fn step_and_notify(&mut self, id: u32, outbox: &mut Outbox) {
+        self.step_link_local(id, outbox);
         self.step(id, outbox);
         if self.usable(id).is_some() {
             outbox.notify(Notification::VrfUsable(id));
+        }
+    }
+
+    /// Announces the route of link-local addresses, or its end. It ends with the row of VRF_TABLE, since
+    /// it is a user of the virtual router as other routes are.
+    fn step_link_local(&mut self, id: u32, outbox: &mut Outbox) {
+        let there = self.usable(id).is_some() && self.with_link_local;
+        let vrf = self.arena.get_mut(id);
+        if std::mem::replace(&mut vrf.link_local, there) != there {
+            outbox.notify(Notification::OwnPrefix(id, link_local_subnet(), there));
         }
     }
 
@@ -175,19 +191,22 @@ mod tests {
 
     #[test]
     fn vrfs_deleted_row_removes_the_router_after_its_last_user() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
+        let (mut vrfs, mut outbox) = (Vrfs::new(true), Outbox::new(Box::new(VidCounter::default()), 1000));
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
         vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();
         assert_eq!(vrfs.usable(id), None);
         assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox), Some(Verb::Create));
         assert!(vrfs.usable(id).is_some());
+        let link_local = |added| Some(Notification::OwnPrefix(id, "fe80::/10".parse().unwrap(), added));
+        assert_eq!(outbox.next_notification(), link_local(true));
         assert_eq!(outbox.next_notification(), Some(Notification::VrfUsable(id)));
 
         vrfs.hold(id);
         vrfs.add(Change::del("Vrf1".into()));
         vrfs.sync(&mut outbox);
         assert!(vrfs.usable(id).is_none() && outbox.bulker.idle());
+        assert_eq!(outbox.next_notification(), link_local(false));
         vrfs.release(id, &mut outbox);
         assert_eq!(reply(&mut vrfs, id, Status::Success, &mut outbox), Some(Verb::Remove));
         assert_eq!(vrfs.oid(id), None);
@@ -195,7 +214,7 @@ mod tests {
 
     #[test]
     fn vrfs_full_chip_retries_after_room_was_freed() {
-        let (mut vrfs, mut outbox) = (Vrfs::default(), Outbox::new(Box::new(VidCounter::default()), 1000));
+        let (mut vrfs, mut outbox) = (Vrfs::new(true), Outbox::new(Box::new(VidCounter::default()), 1000));
         vrfs.add(Change::set("Vrf1".into(), VrfRow::default()));
         vrfs.sync(&mut outbox);
         let id = vrfs.find(&Some("Vrf1".into())).unwrap();

@@ -36,7 +36,13 @@ impl Rig {
         Rig {
             beside: Beside::new(Box::new(vids.clone()), 1),
             orch: Orch::new(
-                OrchConfig { responses: true, verifies: true, retry_ms: 10, ..OrchConfig::default() },
+                OrchConfig {
+                    responses: true,
+                    verifies: true,
+                    retry_ms: 10,
+                    link_local_in_vrfs: false,
+                    ..OrchConfig::default()
+                },
                 Box::new(vids),
             ),
             syncd: Syncd::default(),

@@ -440,6 +440,7 @@ fn vrfs() {
     world.settle();
     assert_eq!(world.forwarding("Vrf1:10.0.3.1"), "cpu");
     assert_eq!(world.forwarding("10.0.3.1"), "-");
+    assert_eq!(world.forwarding("Vrf1:fe80::/10"), "cpu");
     // It goes when the last that is in it has gone.
     world.set("VRF_TABLE:Vrf1", "DEL");
     world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", "DEL");
