@@ -8,12 +8,15 @@ use ribtide_wire::rtr::{AspaFamilies, ErrorCode, Payload};
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// A customer, and the families that its record is for.
+type AspaKey = (u32, AspaFamilies);
+
 /// The records of a cache, sorted, each once.
 #[derive(Debug, Default)]
 pub struct Records {
     payloads: Families<VrpList>,
     /// Providers by customer, one list for each value of the families.
-    aspas: BTreeMap<(u32, AspaFamilies), Box<[u32]>>,
+    aspas: BTreeMap<AspaKey, Box<[u32]>>,
 }
 
 per_family! {
@@ -27,7 +30,7 @@ per_family! {
 pub struct Changes {
     payloads: Families<ChangeList>,
     /// Customers with their new providers; `None`: withdrawn.
-    aspas: Vec<((u32, AspaFamilies), Option<Box<[u32]>>)>,
+    aspas: Vec<(AspaKey, Option<Box<[u32]>>)>,
     /// Providers of all ASPA records.
     providers: usize,
 }
@@ -114,7 +117,7 @@ impl Records {
         new.v4 = merge(&self.payloads.v4, v4)?;
         new.v6 = merge(&self.payloads.v6, v6)?;
         // Whether each customer has a record after the changes so far.
-        let mut there: BTreeMap<(u32, AspaFamilies), bool> = BTreeMap::new();
+        let mut there: BTreeMap<AspaKey, bool> = BTreeMap::new();
         for (key, providers) in &changes.aspas {
             let known = there.entry(*key).or_insert_with(|| self.aspas.contains_key(key));
             if providers.is_none() && !*known {
