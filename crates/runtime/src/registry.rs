@@ -136,6 +136,7 @@ pub const THREADS: &[ThreadKind] = &[
     thread(Sonic, "notification-pull", "orchagent, over ZeroMQ", "one reader for each connection of SONiC's syncd", ""),
     thread(Sonic, "unhandled-tables", "orchagent", "a look for rows of tables that it does not handle, as they are announced and every minute", ""),
     thread(Sonic, "asic-generation", "orchagent, with ribtide's syncd", "a look whether syncd still has its state, after a message of syncd and every 10 s", ""),
+    thread(Sonic, "asic-runs", "orchagent", "a look whether syncd was started again, after a message of syncd and every 10 s; then it reads the keys of ASIC_DB", ""),
     thread(Sonic, "warm-restart", "fpmsyncd, `--appl-db off`; syncd, `--asic-db off`",
         "a look whether STATE_DB enables warm restart, which it then reports as impossible, after a keyspace notification and every 10 s", ""),
     thread(Sonic, "response-push", "orchagent, `-F`", "the connection that carries route responses to fpmsyncd", ""),

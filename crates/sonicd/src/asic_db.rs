@@ -100,11 +100,13 @@ impl AsicDb {
             if !warm {
                 rows.recreate(syncd)?;
             }
+            rows.syncd_generation.has_started(&mut rows.connection)?;
             return Ok((AsicDb::InLine(Box::new(rows)), goes_on));
         }
         if persistence == Persistence::Off {
             rows.write(AsicChange::Wipe)?;
             rows.connection.flush()?;
+            rows.syncd_generation.has_started(&mut rows.connection)?;
             let mut writer = AsicWriter::start(rows, lag, &daemon.rings)?;
             // It has nothing to write when syncd ends, so no thread waits for it.
             writer.thread = None;
@@ -113,6 +115,7 @@ impl AsicDb {
         if !warm {
             rows.recreate(syncd)?;
         }
+        rows.syncd_generation.has_started(&mut rows.connection)?;
         let writer = AsicWriter::start(rows, lag, &daemon.rings)?;
         Ok((AsicDb::WriteBehind(writer), goes_on))
     }

@@ -3,7 +3,7 @@
 use super::Error;
 use ribtide_runtime::log::target;
 use ribtide_swss::fpmsyncd::FpmEvent;
-use ribtide_swss::orch::OrchEvent;
+use ribtide_swss::orch::{Differences, OrchEvent};
 
 /// Events that are logged at once. A full chip refuses a route each, and a line for each of a million routes would help no one.
 const EVENTS_BATCH_MAX: usize = 20;
@@ -68,6 +68,13 @@ pub(super) fn log_orchagent(events: &mut Vec<OrchEvent>) -> Option<String> {
             _ if n >= EVENTS_BATCH_MAX => {}
             OrchEvent::Refused(object, reason) => {
                 tracing::warn!(target: target::ORCHAGENT, object, reason, "the row is not programmed");
+            }
+            OrchEvent::Verified { compared, differences: Differences { missing, changed, surplus } } => {
+                if missing + changed + surplus == 0 {
+                    tracing::info!(target: target::ORCHAGENT, compared, "syncd was started again, and has what was requested");
+                } else {
+                    tracing::warn!(target: target::ORCHAGENT, compared, missing, changed, surplus, "syncd was started again without what was requested, and has it again");
+                }
             }
             OrchEvent::Failed(object, status) => {
                 tracing::error!(target: target::ORCHAGENT, object, status = %status.name(), "the chip refused the request, which is sent again after a pause");

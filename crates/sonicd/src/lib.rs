@@ -57,6 +57,7 @@ mod syncd_generation;
 pub mod syncd_stage;
 mod transport_check;
 pub mod unhandled_tables;
+mod verify;
 mod vpn_tables;
 mod warm;
 mod warm_file;

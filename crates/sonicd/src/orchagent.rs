@@ -23,7 +23,7 @@ use super::reconcile::{self, ReconcileOptions, RoundLog, Tally};
 use super::recorder::Recording;
 use super::settings::Settings;
 use super::warm::{RestartCheck, Restore, WarmStart};
-use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, queues, refuse};
+use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, queues, refuse, verify};
 use clap::Args;
 use ribtide_runtime::call;
 use ribtide_runtime::log::target;
@@ -239,6 +239,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         // SONiC's orchagent has the ports.
         reports_ports: !is_beside,
         host_interfaces: args.host_interfaces,
+        verifies: true,
         ..OrchConfig::default()
     };
     let transport = (given.mode, &syncd, asic_transport::window(given.mode));
@@ -321,6 +322,8 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
     let explain =
         |stage: &mut OrchStage, vrf: Option<&str>, prefix, _| explain::orchagent(&stage.orch, vrf, prefix);
     explain::answer(daemon, handle.clone(), explain)?;
+    // Beside SONiC's orchagent, ASIC_DB has its objects, too.
+    verify::start(handle.clone(), !is_beside, daemon)?;
     // Rows that SONiC's orchagent took are not compared: only its requests teach.
     if let Some(interval) = args.reconcile.interval().filter(|_| !is_beside) {
         let tally = Tally::default();

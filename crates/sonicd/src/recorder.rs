@@ -161,7 +161,7 @@ impl Recording {
                 attrs.iter().for_each(|attr| line.push_str(&format!("{attr}|")));
                 line.push_str(&format!("OBJECT_TYPE={}", object.name()));
             }
-            // orchagent makes none of these.
+            // orchagent makes but the first of these, after a restart of syncd.
             SaiCall::BulkGet { .. }
             | SaiCall::Entries { .. }
             | SaiCall::GetEntry { .. }

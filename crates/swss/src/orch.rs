@@ -21,6 +21,7 @@
 //! | `Outbox`: `Bulker`, `ObjectIds`, `Crm`, `BackOff` | requests, object ids, counters, retries | bulkers, CrmOrch |
 //! | `Boot` | the steps of the start | OrchDaemon |
 //! | `Comparison` | the suspects of a comparison with APPL_DB | |
+//! | `Verification` | the comparison with a syncd that was started again | |
 //!
 //! A part changes its own state and that of parts below it; parts above it get a notification.
 //! [`Orch`] passes rows and replies to the parts, and delivers the notifications.
@@ -47,6 +48,7 @@ mod reconcile;
 mod route_decision;
 mod routes;
 mod to_sync;
+mod verify;
 mod vrfs;
 
 #[cfg(test)]
@@ -74,6 +76,9 @@ use ribtide_prefix::{AnyPrefix, Map};
 use routes::{Deps, Routes};
 pub use routes::{ExpectedEntry, Finished, Table};
 use std::net::IpAddr;
+pub use verify::Differences;
+use verify::Verification;
+pub(crate) use verify::items_of;
 
 /// The limit of next-hop groups when the chip does not say how many it holds
 /// (`DEFAULT_NUMBER_OF_ECMP_GROUPS`, `orchagent/routeorch.cpp`).
@@ -108,6 +113,8 @@ pub struct OrchConfig {
     pub retry_ms: u64,
     /// Milliseconds between two reads of the chip's available entries; 0 for never.
     pub crm_interval_ms: u64,
+    /// Whether requested objects are kept, so that [`Orch::verify`] can compare syncd with them.
+    pub verifies: bool,
     /// Seed of the choice of a temporary next hop.
     pub seed: u64,
 }
@@ -126,6 +133,7 @@ impl Default for OrchConfig {
             host_interfaces: false,
             retry_ms: 1000,
             crm_interval_ms: 300_000,
+            verifies: false,
             seed: 0,
         }
     }
@@ -139,6 +147,14 @@ pub enum OrchEvent {
     /// The chip refused a request, which is sent again after a pause: the object, and the status.
     /// Once for each content of the object.
     Failed(String, crate::sai::Status),
+    /// A syncd that was started again was compared with what was requested of it: how many objects and
+    /// routes, and what differed, which is repaired.
+    Verified {
+        /// Objects and routes.
+        compared: usize,
+        /// What differed.
+        differences: Differences,
+    },
     /// The start failed, or a reply was malformed: orchagent sends no further request.
     Fatal(String),
 }
@@ -148,6 +164,12 @@ impl std::fmt::Display for OrchEvent {
         match self {
             OrchEvent::Refused(what, why) => write!(f, "{what} is not programmed: {why}"),
             OrchEvent::Failed(what, status) => write!(f, "the chip refused {what}: {}", status.name()),
+            OrchEvent::Verified { compared, differences: Differences { missing, changed, surplus } } => {
+                write!(
+                    f,
+                    "of {compared} objects, syncd lacked {missing}, had {changed} other attributes, and {surplus} more"
+                )
+            }
             OrchEvent::Fatal(what) => f.write_str(what),
         }
     }
@@ -233,6 +255,7 @@ pub struct Orch {
     routes: Routes,
     outbox: Outbox,
     comparison: Comparison,
+    verification: Verification,
     last_retry_ms: u64,
 }
 
@@ -245,6 +268,7 @@ impl Orch {
             routes: Routes::new(&config),
             outbox: Outbox::new(vids, config.retry_ms),
             comparison: Comparison::default(),
+            verification: Verification::new(config.verifies),
             last_retry_ms: 0,
             config,
         }
@@ -419,10 +443,12 @@ impl Orch {
                 }
                 let progress = has_progress(&reply.statuses);
                 for ((requester, item), status) in requested.into_iter().zip(reply.statuses) {
+                    self.verification.note(verb, object, &item, status);
                     self.object_reply(requester, ObjectReply { verb, object, item, status, progress });
                     self.deliver();
                 }
             }
+            Context::Verify(number, asked) => self.verify_reply(number, asked, &reply),
             Context::Routes(routes) => {
                 let entries: usize = routes.iter().map(|(_, count)| usize::from(*count)).sum();
                 if !self.has_statuses(&reply, entries) {
@@ -571,6 +597,17 @@ impl Orch {
     fn send(&mut self) {
         let bulk_size = self.config.bulk_size.max(1);
         while self.outbox.bulker.may_send(self.config.window) {
+            if self.verification.is_alone() {
+                if let Some(request) = self.outbox.bulker.next_call() {
+                    self.outbox.out.requests.push(request);
+                } else if !self.verify_next() {
+                    return;
+                }
+                continue;
+            }
+            if self.verification.is_active() && self.verification.takes_turn() && self.verify_next() {
+                continue;
+            }
             if let Some(request) = self.outbox.bulker.next(bulk_size) {
                 self.outbox.out.requests.push(request);
                 continue;
@@ -585,10 +622,11 @@ impl Orch {
             }
             let deps = &mut Deps { objects: &mut self.objects, outbox: &mut self.outbox };
             let ready = self.boot.takes_rows() && deps.objects.ports.ready();
-            if !(ready && self.routes.gather_routes(bulk_size, deps)) {
+            if ready && self.routes.gather_routes(bulk_size, deps) {
+                self.deliver();
+            } else if !(self.verification.is_active() && self.verify_next()) {
                 return;
             }
-            self.deliver();
         }
     }
 
@@ -657,6 +695,7 @@ impl Orch {
     /// changes.
     pub fn idle(&self) -> bool {
         self.outbox.bulker.idle()
+            && !self.verification.is_under_way()
             && self.boot.takes_rows()
             && !self.outbox.back_off.has_due()
             && (!self.ready() || self.routes.idle())

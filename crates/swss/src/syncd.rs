@@ -86,7 +86,7 @@ pub struct SyncdOut {
 }
 
 /// Whether the chip says that it has no such object.
-fn is_missing(status: Status) -> bool {
+pub(crate) fn is_missing(status: Status) -> bool {
     matches!(status, Status::ItemNotFound | Status::AddrNotFound | Status::InvalidObjectId)
 }
 

@@ -81,6 +81,8 @@ pub struct Router<'s> {
     disturbed: bool,
     /// Another program, or the chip itself, changed the chip since it was compared.
     foreign_change: bool,
+    /// Another program, or an older Redis, changed rows of ASIC_DB since they were compared.
+    rows_changed: bool,
     reconciled_ms: u64,
     /// APPL_DB lost changes that orchagent did not take.
     appl_db_lost: bool,
@@ -144,6 +146,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             coverage: Coverage::new(),
             disturbed: false,
             foreign_change: false,
+            rows_changed: false,
             reconciled_ms: 0,
             appl_db_lost: false,
             compared_ms: 0,
@@ -161,6 +164,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             Break::SwallowedError => self.orchagent.chip().lies = true,
             Break::NoResend => self.server.resends_nothing = true,
             Break::LostReport => self.orchagent.loses_reports = true,
+            Break::TrustedSyncd => self.orchagent.trusts_syncd = true,
         }
     }
 
@@ -443,7 +447,7 @@ impl Router<'_> {
         if !repairs.is_empty() && !self.foreign_change {
             return Err(format!("the chip is not as syncd requested: {repairs:?}"));
         }
-        if self.foreign_change {
+        if self.foreign_change || std::mem::take(&mut self.rows_changed) {
             self.orchagent.reconcile_asic_db();
         }
         self.foreign_change = repairs.iter().any(|repair| !repair.status.is_success());
@@ -467,10 +471,19 @@ impl Router<'_> {
                 several.then_some("chip answers out of order")
             }
             Fault::RepliesLost => orchagent.lose_replies().then_some("replies lost, requests come again"),
-            Fault::SyncdRestarts(how) => orchagent.restart_syncd(how).then_some(match how {
-                SyncdStart::ChipLost => "syncd restarts, chip lost",
-                SyncdStart::ChipKept => "syncd restarts, chip kept",
-            }),
+            Fault::SyncdRestarts(how) => {
+                let restarted = orchagent.restart_syncd(how, rng);
+                let kind = match how {
+                    SyncdStart::ChipLost => "syncd restarts, chip lost",
+                    SyncdStart::ChipKept => "syncd restarts, chip kept",
+                    SyncdStart::RowsLost => "syncd restarts, rows of ASIC_DB lost",
+                    SyncdStart::RowsOlder => "syncd restarts, ASIC_DB older",
+                };
+                let other_rows = restarted && matches!(how, SyncdStart::RowsLost | SyncdStart::RowsOlder);
+                self.disturbed |= other_rows;
+                self.rows_changed |= other_rows;
+                restarted.then_some(kind)
+            }
             Fault::OrchagentKilled => {
                 let lost = orchagent.kill_orchagent();
                 self.count((lost > 0).then_some("orchagent killed, ZeroMQ messages lost"));

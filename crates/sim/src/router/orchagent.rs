@@ -41,7 +41,7 @@ impl ApplDb {
 }
 
 /// ASIC_DB: what syncd emitted.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct AsicDb {
     objects: BTreeMap<(ObjectType, ObjectId), BTreeMap<String, Attr>>,
     rids: BTreeMap<Oid, Oid>,
@@ -85,6 +85,10 @@ pub enum SyncdStart {
     ChipLost,
     /// The chip went on without syncd.
     ChipKept,
+    /// As [`SyncdStart::ChipLost`], after another program deleted rows.
+    RowsLost,
+    /// As [`SyncdStart::ChipLost`], from older rows, with which Redis came back.
+    RowsOlder,
 }
 
 /// The three, and what is between them.
@@ -95,6 +99,10 @@ pub(crate) struct Orchagent {
     vids: VidCounter,
     syncd: Syncd<Chip>,
     asic_db: AsicDb,
+    /// What ASIC_DB had some requests ago.
+    older: AsicDb,
+    /// A deliberate fault: a syncd that was started again is not compared.
+    pub(crate) trusts_syncd: bool,
     interfaces: Vec<(Name, Vec<(IpAddr, u8)>)>,
     pub(crate) neighbors: BTreeMap<NeighKey, Mac>,
     /// Links of interfaces that are not up.
@@ -150,6 +158,10 @@ pub(crate) const WINDOW: usize = 4;
 /// Milliseconds for which a warm start waits for routes over ZeroMQ: the default of `--warm-timer`.
 const WARM_TIMER_MS: u64 = 120_000;
 const SPEED: u32 = 100_000;
+/// Requests from one copy of ASIC_DB to the next.
+const OLDER: u64 = 40;
+/// Rows that another program deletes at most.
+const ROWS_LOST: usize = 8;
 /// Objects of a page of the comparison with the chip.
 const PAGE: usize = 16;
 
@@ -187,8 +199,14 @@ fn mac(ip: IpAddr) -> Mac {
 
 impl Orchagent {
     pub(crate) fn new(responses: bool, window: usize, over_zmq: bool) -> Orchagent {
-        let config =
-            OrchConfig { responses, window, bulk_size: 4, crm_interval_ms: 0, ..OrchConfig::default() };
+        let config = OrchConfig {
+            responses,
+            window,
+            bulk_size: 4,
+            crm_interval_ms: 0,
+            verifies: true,
+            ..OrchConfig::default()
+        };
         let vids = VidCounter::default();
         let addresses = |port: usize| {
             let number = port + 1;
@@ -204,6 +222,8 @@ impl Orchagent {
             syncd: Syncd::new(Chip::new(switch()), Box::new(vids.clone())),
             vids,
             asic_db: AsicDb::default(),
+            older: AsicDb::default(),
+            trusts_syncd: false,
             interfaces: (0..INTERFACES).map(|n| (interface_name(n), addresses(n))).collect(),
             neighbors: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -504,6 +524,9 @@ impl Orchagent {
             false => self.syncd.handle(request, &mut out),
         }
         super::trace(|| format!("from syncd: {:?}", out.replies));
+        if self.handled.is_multiple_of(OLDER) {
+            self.older = self.asic_db.clone();
+        }
         self.handled += 1;
         if self.loses_replies && self.handled.is_multiple_of(5) {
             out.replies.clear();
@@ -562,18 +585,35 @@ impl Orchagent {
 
     /// syncd ends and starts again. With the mark of a view, the chip is not kept, and syncd
     /// requests that orchagent start again, which may do a few things before.
-    pub(crate) fn restart_syncd(&mut self, how: SyncdStart) -> bool {
+    pub(crate) fn restart_syncd(&mut self, how: SyncdStart, rng: &mut Rng) -> bool {
         if self.asic_db.objects.is_empty() {
             return false;
         }
+        assert_eq!(self.asic_db.in_view, self.syncd.has_unapplied_view(), "the mark of a view");
+        match how {
+            SyncdStart::ChipLost | SyncdStart::ChipKept => {}
+            SyncdStart::RowsLost => {
+                for _ in 0..1 + rng.index(ROWS_LOST) {
+                    let at = rng.index(self.asic_db.objects.len());
+                    let row = *self.asic_db.objects.keys().nth(at).expect("an index within");
+                    // Without the switch, or the rows of objects that the chip has of its own, syncd has
+                    // another switch than before.
+                    if row.0 != ObjectType::Switch {
+                        self.asic_db.objects.remove(&row);
+                    }
+                }
+            }
+            // A request of the view is under way, and orchagent ends when Redis is lost then.
+            SyncdStart::RowsOlder if self.asic_db.in_view || self.older.objects.is_empty() => return false,
+            SyncdStart::RowsOlder => self.asic_db = self.older.clone(),
+        }
         let marked = self.asic_db.in_view;
-        assert_eq!(marked, self.syncd.has_unapplied_view(), "the mark of a view");
         let how = if marked { SyncdStart::ChipLost } else { how };
         let mut out = SyncdOut::default();
         let fresh = Syncd::new(self.chip().another(switch()), Box::new(self.vids.clone()));
         let mut old = std::mem::replace(&mut self.syncd, fresh);
         match how {
-            SyncdStart::ChipLost => {
+            SyncdStart::ChipLost | SyncdStart::RowsLost | SyncdStart::RowsOlder => {
                 // A new chip may number its objects as the old one did.
                 self.asic_db.rids.clear();
                 let (rows, hidden) = (self.asic_db.rows(), self.asic_db.hidden.clone());
@@ -597,6 +637,11 @@ impl Orchagent {
         self.lose_replies();
         self.syncd.chip_mut().report_all_ports();
         self.set_links();
+        if !self.trusts_syncd {
+            self.orch.verify(true);
+            self.orch.syncd_has(self.asic_db.objects.keys().copied());
+            self.orch.syncd_has_no_more();
+        }
         true
     }
 

@@ -130,6 +130,8 @@ const KINDS: &[&str] = &[
     "replies lost, requests come again",
     "syncd restarts, chip lost",
     "syncd restarts, chip kept",
+    "syncd restarts, rows of ASIC_DB lost",
+    "syncd restarts, ASIC_DB older",
     "orchagent killed, starts cold",
     "orchagent killed, starts warm",
     "fpmsyncd killed",
@@ -172,6 +174,8 @@ pub enum Break {
     NoResend,
     /// Link states are lost, and orchagent does not read them.
     LostReport,
+    /// orchagent does not compare a syncd that was started again.
+    TrustedSyncd,
 }
 
 /// When APPL_DB gets routes that go over ZeroMQ (`fpmsyncd --appl-db`).
@@ -256,6 +260,7 @@ impl campaign::Script for Script {
             }
         }
         let zmq = over_zmq(seed, faults, &mut actions);
+        change_rows(seed, &mut actions);
         Script { seed, network, setup, next_hop_groups, window, zmq, actions }
     }
 
@@ -294,6 +299,17 @@ fn over_zmq(seed: u64, faults: usize, actions: &mut Vec<Action>) -> Option<Persi
         }
     }
     Some(keeps)
+}
+
+/// Of the restarts of syncd with another chip, two in three find other rows than it had. Other scripts
+/// are the same with and without this function.
+fn change_rows(seed: u64, actions: &mut [Action]) {
+    let rng = &mut Rng::of_purpose(seed, &[28]);
+    for action in actions {
+        if let Action::Fault(Fault::SyncdRestarts(how @ SyncdStart::ChipLost), _) = action {
+            *how = *rng.pick(&[SyncdStart::ChipLost, SyncdStart::RowsLost, SyncdStart::RowsOlder]);
+        }
+    }
 }
 
 fn fault(rng: &mut Rng) -> Fault {

@@ -3,6 +3,7 @@
 
 use super::own::{Entry, GroupMember, LabelledNextHop, Own, StandsFor};
 use super::{Beside, BesideOut, Sent};
+use crate::orch::items_of;
 use crate::sai::text::{self, Message};
 use crate::sai::{
     Attr, Attrs, Item, NextHopType, ObjectId, ObjectType, Oid, SaiCall, SaiReply, SaiRequest, Status, Verb,
@@ -47,12 +48,11 @@ impl Beside {
                     out,
                 );
             }
+            SaiCall::BulkGet { object, items } => return self.read_own(id, object, items, out),
             // orchagent makes no other.
-            SaiCall::Get { .. }
-            | SaiCall::BulkGet { .. }
-            | SaiCall::Entries { .. }
-            | SaiCall::GetEntry { .. }
-            | SaiCall::Query(_) => return out.replies.push(SaiReply::one(id, Status::NotSupported)),
+            SaiCall::Get { .. } | SaiCall::Entries { .. } | SaiCall::GetEntry { .. } | SaiCall::Query(_) => {
+                return out.replies.push(SaiReply::one(id, Status::NotSupported));
+            }
             SaiCall::One { verb, object, item } => (verb, object, vec![item], None),
             SaiCall::Bulk { verb, object, items, mode } => (verb, object, items, Some(mode)),
         };
@@ -96,6 +96,78 @@ impl Beside {
             Some(mode) => SaiCall::Bulk { verb, object, items, mode },
         };
         self.send_own(SentOwn { request: SaiRequest { id, call }, here }, Some(message), out);
+    }
+
+    /// Reads what syncd has of objects of ribtide, by the ids of the view. The placeholders are what
+    /// orchagent requested. Other objects are the client's, and as requested.
+    fn read_own(
+        &mut self,
+        id: u64,
+        object: ObjectType,
+        items: Vec<(ObjectId, Vec<Attr>)>,
+        out: &mut BesideOut,
+    ) {
+        let (mut passed, mut here) = (Vec::new(), Vec::with_capacity(items.len()));
+        for (of, attrs) in &items {
+            let read = self.is_at_syncd(*of).then(|| self.translated(&Item::new(*of, attrs.iter().cloned())));
+            match read {
+                Some(Decision::Pass(item)) => {
+                    passed.push((item.id, item.attrs.to_vec()));
+                    here.push(None);
+                }
+                _ => here.push(Some(Status::Success)),
+            }
+        }
+        let message =
+            text::write_request(&SaiRequest { id, call: SaiCall::BulkGet { object, items: passed } });
+        let sent = SentOwn { request: SaiRequest { id, call: SaiCall::BulkGet { object, items } }, here };
+        if sent.here.iter().all(Option::is_some) {
+            let nothing = SaiReply::one(id, Status::Success);
+            return self.own_read(sent, &nothing, out);
+        }
+        self.send_own(sent, Some(message), out);
+    }
+
+    /// Whether syncd should have an object of ribtide.
+    fn is_at_syncd(&self, id: ObjectId) -> bool {
+        let own = &self.own;
+        match id {
+            ObjectId::Route(key) => own.routes.get(&key).is_some_and(|entry| !entry.suspended),
+            ObjectId::Inseg(key) => own.labels.get(&key.label).is_some_and(|entry| !entry.suspended),
+            ObjectId::Oid(oid) if own.is_absent(oid) => false,
+            ObjectId::Oid(oid) => {
+                own.groups.contains_key(&oid)
+                    || own.labelled.contains_key(&oid)
+                    || own.members.get(&oid).is_some_and(|member| !member.dead)
+            }
+            ObjectId::Neighbor(_) => false,
+        }
+    }
+
+    /// Takes in the reply to [`Beside::read_own`]: what is as in the view is as orchagent requested.
+    fn own_read(&mut self, sent: SentOwn, reply: &SaiReply, out: &mut BesideOut) {
+        let SentOwn { request: SaiRequest { id, call }, here } = sent;
+        let SaiCall::BulkGet { items, .. } = call else { return };
+        let mut theirs = items_of(reply);
+        let mut values = Vec::with_capacity(items.len());
+        for ((of, wanted), here) in items.into_iter().zip(here) {
+            let (status, found) = match here {
+                Some(status) => (status, None),
+                None => theirs.next().map_or((NOT_THERE, None), |(status, found)| (status, Some(found))),
+            };
+            let attrs: Vec<Attr> = match (found, self.translated(&Item::new(of, wanted.iter().cloned()))) {
+                (Some(found), Decision::Pass(item)) => {
+                    let pairs = wanted.into_iter().zip(item.attrs);
+                    let is = |(_, at_syncd): &(Attr, Attr)| found.contains(at_syncd);
+                    pairs.filter(is).map(|(wanted, _)| wanted).collect()
+                }
+                // The view changed meanwhile.
+                _ => wanted,
+            };
+            let attrs = if status.is_success() { text::join(&attrs) } else { String::new() };
+            values.push(Attr::raw(&status.name(), &attrs));
+        }
+        out.replies.push(SaiReply { values, ..SaiReply::one(id, Status::Success) });
     }
 
     fn send_own(&mut self, sent: SentOwn, message: Option<Message>, out: &mut BesideOut) {
@@ -290,6 +362,11 @@ impl Beside {
 
     /// Takes in the reply to a request of ribtide's orchagent.
     pub(super) fn own_reply(&mut self, sent: SentOwn, reply: &Message, out: &mut BesideOut) {
+        if let SaiCall::BulkGet { .. } = sent.request.call {
+            let read = text::read_reply(sent.request.id, &reply.key, &reply.value, &reply.op)
+                .unwrap_or_else(|_| SaiReply::one(sent.request.id, Status::Failure));
+            return self.own_read(sent, &read, out);
+        }
         let SentOwn { request: SaiRequest { id, call }, here } = sent;
         match call {
             SaiCall::Get { .. } | SaiCall::Available { .. } => {

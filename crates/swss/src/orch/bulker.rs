@@ -3,6 +3,7 @@
 
 use super::ports::PortObject;
 use super::routes::RouteId;
+use super::verify::Asked;
 use crate::row::Name;
 use crate::sai::{ErrorMode, Item, ObjectType, Oid, SaiCall, SaiRequest, Status, Verb};
 use ribtide_prefix::Map;
@@ -37,6 +38,8 @@ pub(super) enum Context {
     Objects(Verb, ObjectType, Vec<(Requester, Item)>),
     /// Routes, each with the count of its entries in the bulk.
     Routes(Vec<(RouteId, u8)>),
+    /// The comparison with syncd of this number.
+    Verify(u64, Asked),
 }
 
 /// The reply to an operation on one object.
@@ -102,10 +105,25 @@ impl Bulker {
     /// The next request: first complete calls, then buckets, in bulks of at most `bulk_size`
     /// objects.
     pub(super) fn next(&mut self, bulk_size: usize) -> Option<SaiRequest> {
-        let (call, context) = self.calls.pop_front().or_else(|| self.next_of_buckets(bulk_size))?;
+        let next = self.calls.pop_front().or_else(|| self.next_of_buckets(bulk_size))?;
+        Some(self.request(next))
+    }
+
+    /// The next request of complete calls alone.
+    pub(super) fn next_call(&mut self) -> Option<SaiRequest> {
+        let next = self.calls.pop_front()?;
+        Some(self.request(next))
+    }
+
+    fn request(&mut self, (call, context): (SaiCall, Context)) -> SaiRequest {
         self.sent += 1;
         self.in_flight.insert(self.sent, context);
-        Some(SaiRequest { id: self.sent, call })
+        SaiRequest { id: self.sent, call }
+    }
+
+    /// Whether every complete call has its reply.
+    pub(super) fn calls_done(&self) -> bool {
+        self.in_flight.is_empty() && self.calls.is_empty()
     }
 
     /// Takes the requesters of a request in flight. `None`: no such request is in flight.
@@ -134,20 +152,7 @@ impl Bulker {
     fn next_of_buckets(&mut self, bulk_size: usize) -> Option<(SaiCall, Context)> {
         let bucket = self.buckets.front_mut()?;
         let (verb, object) = (bucket.verb, bucket.object);
-        // These are few, and not every SAI has bulk calls for them.
-        let single = matches!(
-            object,
-            ObjectType::Port
-                | ObjectType::Lag
-                | ObjectType::LagMember
-                | ObjectType::Vlan
-                | ObjectType::BridgePort
-                | ObjectType::VlanMember
-                | ObjectType::Hostif
-                | ObjectType::VirtualRouter
-                | ObjectType::RouterInterface
-        );
-        let count = bucket.items.len().min(if single { 1 } else { bulk_size });
+        let count = bucket.items.len().min(if is_single(object) { 1 } else { bulk_size });
         let requested: Vec<(Requester, Item)> = bucket.items.drain(..count).collect();
         if bucket.items.is_empty() {
             self.buckets.pop_front();
@@ -167,6 +172,23 @@ impl Bulker {
         };
         Some((call, Context::Objects(verb, object, requested)))
     }
+}
+
+/// Whether requests have one object of this type: these are few, and not every SAI has bulk calls for
+/// them.
+pub(super) fn is_single(object: ObjectType) -> bool {
+    matches!(
+        object,
+        ObjectType::Port
+            | ObjectType::Lag
+            | ObjectType::LagMember
+            | ObjectType::Vlan
+            | ObjectType::BridgePort
+            | ObjectType::VlanMember
+            | ObjectType::Hostif
+            | ObjectType::VirtualRouter
+            | ObjectType::RouterInterface
+    )
 }
 
 /// What a status means for an operation.

@@ -264,7 +264,8 @@ pub struct SaiReply {
     pub id: u64,
     /// The outcome. For a bulk: success if all entries succeeded.
     pub status: Status,
-    /// For a bulk: the outcome of each object in order. Else empty.
+    /// For a bulk: the outcome of each object in order. Else empty. As text, a bulk of gets without any
+    /// attribute is no other than a bulk.
     pub statuses: Vec<Status>,
     /// For a get: the attributes with values; lists that found too little room with their length
     /// instead. For an availability query: [`Attr::ObjectCount`]. For a bulk of gets, a field for each

@@ -778,8 +778,11 @@ fn read_reply_items(id: u64, key: &str, op: &str, items: &[Cow<'_, str>]) -> Res
         return bad(format!("{op} is not a reply of syncd"));
     }
     let mut reply = SaiReply::one(id, Status::from_name(key));
+    // Of a bulk of gets a status has the attributes of an object, if one was read.
+    let has_attrs = |pair: &[Cow<'_, str>]| !pair[1].is_empty() && is_status(&pair[0]);
+    let of_gets = items.chunks_exact(2).any(has_attrs);
     for pair in items.chunks_exact(2) {
-        if is_status(&pair[0]) && pair[1].is_empty() {
+        if !of_gets && is_status(&pair[0]) && pair[1].is_empty() {
             reply.statuses.push(Status::from_name(&pair[0]));
             continue;
         }

@@ -8,7 +8,7 @@ use crate::orch::Orch;
 use crate::orch::boot::default_routes;
 use crate::orch::next_hop_ref::Target;
 use crate::orch::objects::Objects;
-use crate::sai::{Attr, Attrs, ObjectId, PacketAction, RouteEntry, SWITCH};
+use crate::sai::{Attr, Attrs, InsegEntry, ObjectId, PacketAction, RouteEntry, SWITCH};
 
 /// What the chip should have of a route.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,13 +28,49 @@ impl Routes {
         if unknown || self.table.has_failed(id) {
             return ExpectedEntry::Unknown;
         }
-        match self.table.reference(id).map(|reference| reference.target) {
+        let target = self.table.reference(id).map(|reference| reference.target);
+        if self.table.name(id).label().is_some() {
+            let pop = self.pops.get(&id).copied().map(Attr::InsegPop);
+            return match target {
+                None => ExpectedEntry::Absent,
+                Some(Target::Drop) => {
+                    let drops = Attr::InsegPacketAction(PacketAction::Drop);
+                    ExpectedEntry::Entry(std::iter::once(drops).chain(pop).collect())
+                }
+                Some(target) => {
+                    let to = Attr::InsegNextHop(objects.oid(target));
+                    ExpectedEntry::Entry(std::iter::once(to).chain(pop).collect())
+                }
+            };
+        }
+        match target {
             Some(target) if target != Target::Drop => {
                 ExpectedEntry::Entry(Attrs::from_iter([Attr::RouteNextHop(objects.oid(target))]))
             }
             None if !self.table.name(id).is_permanent() => ExpectedEntry::Absent,
             _ => drops(),
         }
+    }
+
+    /// The entry that the chip should have of the route or label with number `at`; `None` beyond the last
+    /// number.
+    pub(in crate::orch) fn expected_at(
+        &self,
+        at: u32,
+        objects: &Objects,
+    ) -> Option<Option<(ObjectId, Attrs)>> {
+        let id = self.table.numbered(at)?;
+        let name = self.table.name(id);
+        let ExpectedEntry::Entry(attrs) = self.expected(id, objects) else { return Some(None) };
+        Some(match name.label() {
+            Some(label) => Some((InsegEntry { switch: SWITCH, label }.into(), attrs)),
+            // The default routes are in no table before a row comes.
+            None if name.is_permanent() => None,
+            None => {
+                let vr = objects.vrfs.oid(name.vrf);
+                vr.map(|vr| (RouteEntry { switch: SWITCH, vr, dest: name.prefix }.into(), attrs))
+            }
+        })
     }
 
     fn expected_of(&self, name: RouteName, objects: &Objects) -> ExpectedEntry {
@@ -51,9 +87,15 @@ fn drops() -> ExpectedEntry {
 }
 
 impl Orch {
-    /// What the chip should have of the route with this id.
+    /// What the chip should have of the route or label with this id.
     pub fn expected_entry(&self, id: &ObjectId) -> ExpectedEntry {
-        let ObjectId::Route(entry) = id else { return ExpectedEntry::Unknown };
+        let entry = match id {
+            ObjectId::Route(entry) => entry,
+            ObjectId::Inseg(entry) if self.ready() => {
+                return self.routes.expected_of(RouteName::of_label(entry.label), &self.objects);
+            }
+            _ => return ExpectedEntry::Unknown,
+        };
         match self.objects.vrfs.by_oid(entry.vr) {
             Some(vrf) if self.ready() => {
                 self.routes.expected_of(RouteName { vrf, prefix: entry.dest }, &self.objects)
@@ -77,11 +119,7 @@ impl Orch {
         };
         for at in from..from.saturating_add(count) {
             let Some(id) = self.routes.table.numbered(at) else {
-                // Before a row comes they are in no table.
-                for prefix in default_routes() {
-                    let name = RouteName { vrf: DEFAULT_VRF, prefix };
-                    add(name, self.routes.expected_of(name, &self.objects));
-                }
+                entries.extend(self.expected_defaults());
                 return (entries, None);
             };
             let name = self.routes.table.name(id);
@@ -90,5 +128,18 @@ impl Orch {
             }
         }
         (entries, Some(from.saturating_add(count)))
+    }
+
+    /// The default routes that the chip should have. Before a row comes they are in no table.
+    pub(in crate::orch) fn expected_defaults(&self) -> Vec<(ObjectId, Attrs)> {
+        let names = default_routes().map(|prefix| RouteName { vrf: DEFAULT_VRF, prefix });
+        let entry = |name: RouteName| match self.routes.expected_of(name, &self.objects) {
+            ExpectedEntry::Entry(attrs) => {
+                let vr = self.objects.vrfs.usable(name.vrf)?;
+                Some((RouteEntry { switch: SWITCH, vr, dest: name.prefix }.into(), attrs))
+            }
+            _ => None,
+        };
+        names.into_iter().filter_map(entry).collect()
     }
 }

@@ -10,5 +10,6 @@ mod port_states;
 mod random;
 mod reconcile;
 mod routes;
+mod verify;
 mod warm;
 mod world;

