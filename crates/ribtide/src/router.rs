@@ -6,13 +6,20 @@ use ribtide_config::{self as config, Config, ProcessConfig};
 use ribtide_daemon::router::Router;
 use ribtide_privileges::{self as privileges, CapabilitySet, Kept, Privileges};
 use ribtide_runtime::log::target;
-use ribtide_runtime::{code_pages, thread};
+use ribtide_runtime::{allocator, code_pages, thread};
 use std::fmt::Display;
 use std::os::unix::fs::chown;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long the allocator keeps freed pages. With a second a table takes up to a third more at its
+/// peak. With less than this a router has more page faults and no less memory that matters
+/// (docs/perf/2026-11-bgp.md).
+const PURGE_DELAY: Duration = Duration::from_millis(25);
 
 /// Starts the router of a configuration and runs it until a signal.
 pub(crate) fn run(path: &Path) -> Result<(), Failure> {
+    allocator::set_purge_delay(PURGE_DELAY);
     let config = config::load(path).map_err(|e| Failure::new(Exit::Unusable, e))?;
     thread::hold_priority();
     let kept = reduce_privileges(&config)?;
