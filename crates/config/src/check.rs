@@ -79,7 +79,7 @@ pub struct Config {
     /// What it was read from.
     pub shown: ShownConfig,
     /// Policies, statements and sets without effect.
-    pub(super) without_effect: WithoutEffect,
+    pub without_effect: WithoutEffect,
 }
 
 /// `bgp.recorder-bytes` unless set: two UPDATEs of the longest kind, or some 70 usual ones.
@@ -260,9 +260,9 @@ impl Config {
     }
 }
 
-/// Policies, statements and sets without effect.
+/// Policies, statements and sets without effect; [`Config::warnings`] has them.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct WithoutEffect {
+pub struct WithoutEffect {
     /// By their keys, until they are located.
     pub(super) found: Vec<Problem>,
     /// By their places in the file.

@@ -54,7 +54,9 @@ pub use aggregate::{AggregateConfig, SuppressConfig};
 pub use api::{ApiConfig, SocketGroup, Token};
 pub use as_numbers::{AsNumbers, LocalAs, RemovePrivateAs};
 pub use bfd::{BfdConfig, BfdPeer, BfdSession, BfdSettings};
-pub use check::{AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings};
+pub use check::{
+    AnyAsn, BgpConfig, Config, DynamicRange, InterfaceConfig, NeighborConfig, NeighborSettings, WithoutEffect,
+};
 pub use confederation::ConfederationConfig;
 pub use default_originate::DefaultOriginateConfig;
 pub use diagnosis::{ConfigError, Problem, Warning};

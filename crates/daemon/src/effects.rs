@@ -215,6 +215,8 @@ pub(crate) fn changed(old: &Config, new: &Config) -> Vec<&'static Setting> {
         bfd,
         files: _,
         shown: _,
+        // Warnings.
+        without_effect: _,
     } = new;
     key("router.asn", *asn == old.asn);
     key("router.router-id", *router_id == old.router_id);
