@@ -153,6 +153,7 @@ def test_validation_selects_the_requests_that_the_schema_is_held_against(host, v
     entry = lambda n: f'{{"dest":"20.0.{n}.0/24","switch_id":"{SWITCH}","vr":"{router}"}}'
     wrong = ("SAI_NEXT_HOP_ATTR_IP", "10.0.0.1")
     assert ask("Screate", f"{ROUTE}:{entry(1)}", *wrong)[0] == (NOT_SUPPORTED if alone else INVALID)
-    statuses = json.loads(ask("Sbulkcreate", f"{ROUTE}:2", entry(2), "=".join(wrong), entry(3), "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP")[1])[::2]
+    drop = "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION=SAI_PACKET_ACTION_DROP"
+    statuses = json.loads(ask("Sbulkcreate", f"{ROUTE}:2", entry(2), "=".join(wrong), entry(3), drop)[1])[::2]
     assert statuses == [NOT_SUPPORTED if bulk else INVALID, SUCCESS]
     assert ("refused" in sonic.processes["syncd"].log(1 << 16)) == (validation != "off")

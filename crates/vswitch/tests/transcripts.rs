@@ -276,6 +276,80 @@ fn second_orchagent_at_the_same_syncd_is_answered_as_by_sonics_syncd() {
     assert!(count > 900, "{count}");
 }
 
+/// What differs in SONiC's recording of a T1 switch, which is of another virtual switch: the lanes of
+/// its ports, and the range of the priorities of ACLs.
+const T1_DIFFERS: &[(&str, usize)] = &[
+    ("SAI_PORT_ATTR_HW_LANE_LIST", 28),
+    ("SAI_SWITCH_ATTR_ACL_ENTRY_MAXIMUM_PRIORITY", 1),
+    ("SAI_SWITCH_ATTR_ACL_ENTRY_MINIMUM_PRIORITY", 1),
+];
+
+/// Where each object id of a text begins and ends.
+fn oids(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+    const PREFIX: &str = "oid:0x";
+    text.match_indices(PREFIX).map(|(at, _)| {
+        let digits = &text[at + PREFIX.len()..];
+        let count = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        at..at + PREFIX.len() + count
+    })
+}
+
+/// The text with the object ids of this run.
+fn renamed(text: &str, ours: &BTreeMap<String, String>) -> String {
+    let (mut out, mut end) = (String::new(), 0);
+    for oid in oids(text) {
+        out.push_str(&text[end..oid.start]);
+        end = oid.end;
+        out.push_str(ours.get(&text[oid.clone()]).map_or(&text[oid], String::as_str));
+    }
+    out + &text[end..]
+}
+
+/// SONiC's orchagent of 2017 in the role T1: ports, buffers, QoS, ACLs, LAGs, neighbours and 6,400
+/// routes. Ids of objects that the switch has of its own are those of that switch.
+#[test]
+fn t1_recording_is_answered_with_the_recorded_statuses() {
+    let Some(folder) = folder("t1") else { return };
+    let text = read(folder.join("full.rec.gz"));
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut bench, mut ours, mut refused) = (Bench::new(), BTreeMap::new(), Vec::new());
+    let (mut count, mut values): (usize, BTreeMap<String, usize>) = (0, BTreeMap::new());
+    for (n, line) in lines.iter().enumerate() {
+        let Some(request) = recorded_request(line) else { continue };
+        count += 1;
+        // A notification may come between a request and its reply.
+        let has_reply = matches!(request[2].as_str(), "Sget" | "Snotify");
+        let mut replies = lines[n + 1..].iter().map(|line| line.split('|').collect::<Vec<_>>());
+        let reply =
+            has_reply.then(|| replies.find(|line| matches!(line.get(1), Some(&"A" | &"G")))).flatten();
+        let status = reply.as_ref().map_or("SAI_STATUS_SUCCESS", |reply| reply[2]);
+        let answer = bench.reply(&request.clone().map(|text| renamed(&text, &ours)));
+        if answer[0] != status {
+            refused.push(format!("{}: {line}\n   ours {answer:?}", n + 1));
+        }
+        if request[2] != "Sget" || status != "SAI_STATUS_SUCCESS" {
+            continue;
+        }
+        let got = json::read_strings(&answer[1]).unwrap();
+        let theirs = reply.iter().flat_map(|reply| &reply[3..]).filter_map(|pair| pair.split_once('='));
+        for ((name, value), own) in theirs.zip(got.chunks(2)) {
+            let [field, own] = own else { panic!("{answer:?}") };
+            let (from, to): (Vec<_>, Vec<_>) = (oids(value).collect(), oids(own).collect());
+            if from.len() == to.len() {
+                let pairs = from.into_iter().zip(to);
+                ours.extend(pairs.map(|(from, to)| (value[from].to_string(), own[to].to_string())));
+            }
+            if *name != **field || renamed(value, &ours) != *own {
+                *values.entry(name.to_string()).or_default() += 1;
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{} of {count} differ:\n{}", refused.len(), refused.join("\n"));
+    assert_eq!(count, 13_157);
+    let allowed = T1_DIFFERS.iter().map(|(name, count)| (name.to_string(), *count)).collect();
+    assert_eq!(values, allowed);
+}
+
 /// A recorded message is cut after so many characters.
 const CUT: usize = 20_000;
 
