@@ -7,8 +7,8 @@ use super::events::{self, Streams};
 use super::request::{
     AdvertisedQuery, AsicQuery, AspaQuery, BfdQuery, CursorOnlyQuery, CursorQuery, EventsQuery, FailedQuery,
     FibQuery, GroupQuery, InterfaceQuery, LogQuery, Named, NeighborQuery, NextHopGroupQuery, Nothing,
-    OwnedQuery, PageQuery, PayloadQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery,
-    Sent, StaticQuery, TrackedQuery, UrlQuery, ValidationQuery, limit,
+    OwnedQuery, PayloadQuery, PrefixQuery, ReceivedQuery, Refusal, RouteCheckQuery, RouteQuery, Sent,
+    StaticQuery, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
 use super::{answers, metrics, openapi, page};

@@ -26,7 +26,7 @@ pub(crate) fn interfaces(router: &RouterState, name: Option<&str>) -> Result<Int
             }
         }
     }
-    for session in bfd(router, None)?.sessions {
+    for session in bfd(router, None, None)?.sessions {
         if let Some(at) = links.of(session.peer, session.interface.as_deref()) {
             let neighbor = ZonedAddress { address: session.peer, zone: session.interface };
             all[at].bfd.push(LinkNeighbor { neighbor, state: session.state });
