@@ -43,10 +43,6 @@ impl Core {
             self.prefetch_removal(&routes, |paths| paths.iter().position(|path| path.session == session));
         }
         if arrive {
-            // A new path is compared with all, and stands behind the last.
-            routes
-                .iter()
-                .for_each(|route| prefetch(route.paths(&self.paths).last().map(|path| path.session)));
             self.prefetch_best(&routes);
         }
     }
