@@ -168,7 +168,6 @@ fn what_cannot_be_combined_is_refused() {
             "already in group \"a\"",
         ),
         ("[bgp]\ncpus = \"0-3\"\nnuma-node = 0\n", ":6:13: bgp.cpus already says where the threads run"),
-        ("[bgp]\ncpus = \"1000\"\n", ":5:8: "),
         (
             "[bgp]\nlisten = [\"10.0.0.1:179\", \"0.0.0.0:179\"]\n",
             "connections to 0.0.0.0:179 come to 10.0.0.1:179, too",

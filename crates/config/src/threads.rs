@@ -50,13 +50,8 @@ impl Checker {
         let list = match file.cpus.as_deref() {
             None => return file.numa_node.map_or(CpuChoice::Any, CpuChoice::Node),
             Some("auto") => CpuChoice::Auto,
-            Some(list) => match list.parse::<Cpus>() {
-                Ok(cpus) => {
-                    if let Err(message) = cpus.clone().usable() {
-                        self.problem(key!["bgp", "cpus"], message);
-                    }
-                    CpuChoice::These(cpus)
-                }
+            Some(list) => match list.parse() {
+                Ok(cpus) => CpuChoice::These(cpus),
                 Err(message) => {
                     self.problem(key!["bgp", "cpus"], format!("{message}, or \"auto\" for all"));
                     CpuChoice::Any

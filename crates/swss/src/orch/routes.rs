@@ -401,7 +401,7 @@ impl Routes {
         outbox.crm.routes(Table::of(prefix), 1);
     }
 
-    /// Resolves a route again, whose row did not change.
+    /// Resolves a route again, whose row did not change. A reply to a request that is under way does so.
     fn resolve_again(&mut self, id: RouteId) {
         match self.table.task(id).map(|task| task.state) {
             Some(State::InFlight(_)) => {}

@@ -272,7 +272,8 @@ impl Routes {
             self.confirmed(id, reference, deps);
             if finish {
                 self.finish(id, task, true, deps);
-                return self.compare_with_index(id, reference, deps);
+                self.compare_with_index(id, reference, deps);
+                return self.compare_with_own(id, reference);
             }
             task.change.del = false;
             task.take_later(false);
@@ -327,6 +328,14 @@ impl Routes {
         let Some(NextHopRef { target, index: Some(index) }) = reference else { return };
         if deps.objects.nhg_table.target(index).is_some_and(|now| now != target) {
             self.resolve_index_again(id, deps.objects.nhg_table.name(index));
+        }
+    }
+
+    /// Resolves a route again that became the router's own after the request.
+    fn compare_with_own(&mut self, id: RouteId, reference: Option<NextHopRef>) {
+        let to_cpu = reference.is_some_and(|reference| reference.target == Target::Cpu);
+        if self.table.is_own(id) && !to_cpu && self.table.task(id).is_none() {
+            self.resolve_again(id);
         }
     }
 

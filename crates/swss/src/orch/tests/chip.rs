@@ -192,25 +192,6 @@ impl Chip {
         }
     }
 
-    /// What an object was given, or the default.
-    fn value(&self, id: &ObjectId, attr: &Attr) -> Result<Attr, Status> {
-        let attrs = match id {
-            ObjectId::Oid(oid) => self.objects.get(oid).map(|(_, attrs)| attrs),
-            ObjectId::Route(entry) => self.routes.get(entry),
-            ObjectId::Neighbor(entry) => self.neighbors.get(entry),
-            ObjectId::Inseg(entry) => self.labels.get(entry),
-        };
-        let given = attrs.ok_or(Status::ItemNotFound)?.iter().find(|given| given.same_kind(attr));
-        let default = match attr {
-            Attr::RoutePacketAction(_) => Some(Attr::RoutePacketAction(PacketAction::Forward)),
-            Attr::InsegPacketAction(_) => Some(Attr::InsegPacketAction(PacketAction::Forward)),
-            Attr::VirtualRouterV4(_) => Some(Attr::VirtualRouterV4(true)),
-            Attr::LagVlan(_) => Some(Attr::LagVlan(1)),
-            _ => None,
-        };
-        given.cloned().or(default).ok_or(Status::NotSupported)
-    }
-
     fn attrs(&self, oid: Oid) -> (ObjectType, &[Attr]) {
         let (object, attrs) = &self.objects[&oid];
         (*object, attrs)
@@ -389,8 +370,7 @@ impl Sai for Chip {
                 (ObjectType::Port, Attr::PortLanes(_)) => {
                     self.objects[&id.oid().unwrap()].1.first().cloned().ok_or(Status::NotSupported)?
                 }
-                (ObjectType::Switch, _) => return Err(Status::NotSupported),
-                (_, attr) => self.value(id, attr)?,
+                _ => return Err(Status::NotSupported),
             };
         }
         Ok(())

@@ -792,3 +792,27 @@ fn orchagent_restart_describes_everything_again() {
     RouteRow::key_text(&crate::row::RouteKey::Resync, &mut text);
     assert_eq!(text, "resync");
 }
+
+/// With its row deleted and written again, at once and when a request is under way.
+#[test]
+fn link_local_addresses_of_a_vrf_that_comes_back_go_to_the_cpu() {
+    for settles in [false, true] {
+        for used in [false, true] {
+            let mut world = World::new(OrchConfig::default());
+            world.neighbor("10.0.0.2");
+            world.set("VRF_TABLE:Vrf1", "fallback=false");
+            if used {
+                world.set("ROUTE_TABLE:Vrf1:10.1.0.0/16", VIA_0);
+            }
+            world.settle();
+            world.set("VRF_TABLE:Vrf1", "DEL");
+            if settles {
+                world.settle();
+            }
+            world.set("VRF_TABLE:Vrf1", "fallback=false");
+            world.settle();
+            assert_eq!(world.forwarding("Vrf1:fe80::/10"), "cpu", "settles {settles}, used {used}");
+            assert_eq!(world.restart_warm(&[]), 0);
+        }
+    }
+}

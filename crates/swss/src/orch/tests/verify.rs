@@ -3,7 +3,7 @@
 use super::chip::Chip;
 use super::world::World;
 use crate::orch::{Differences, OrchConfig, OrchEvent};
-use crate::sai::{ObjectType, text};
+use crate::sai::text;
 use crate::syncd::{Syncd, SyncdOut};
 use std::collections::BTreeMap;
 
@@ -79,53 +79,6 @@ fn syncd_that_has_all_is_read_and_not_changed() {
     assert!(differences(&events).is_none(), "{events:?}");
     assert_eq!((changes(&world), world.asic_db == before), (0, true));
     assert!(world.sent.len() > 5);
-}
-
-#[test]
-fn each_row_that_is_missing_is_made_again_with_its_id() {
-    let keys: Vec<String> = world().asic_db.keys().cloned().collect();
-    for (n, key) in keys.iter().enumerate() {
-        let mut world = world();
-        let before = world.asic_db.clone();
-        let name = world.asic_db.keys().nth(n).unwrap().clone();
-        let (object, _) = text::read_row_key(&name).unwrap();
-        // Without its row there is no switch; and of what the chip has of its own a row says that it is there still.
-        if matches!(object, ObjectType::Switch | ObjectType::Port) {
-            continue;
-        }
-        let events = restart(&mut world, |rows| drop(rows.remove(&name)));
-        world.assert_db_agrees();
-        assert_eq!(
-            world.asic_db.keys().collect::<Vec<_>>(),
-            before.keys().collect::<Vec<_>>(),
-            "{key}: {events:?}"
-        );
-        assert_eq!(world.forwarding("ROUTE_TABLE:20.0.2.0/24").split(' ').count(), 2, "{key}");
-    }
-}
-
-#[test]
-fn rows_with_another_content_are_changed_back_and_surplus_ones_removed() {
-    let mut world = world();
-    let before = world.asic_db.clone();
-    let route = |rows: &Rows, dest: &str| {
-        rows.keys().find(|key| key.contains("ROUTE_ENTRY") && key.contains(dest)).unwrap().clone()
-    };
-    let events = restart(&mut world, |rows| {
-        let (first, second) = (route(rows, "20.0.0.0/24"), route(rows, "20.0.1.0/24"));
-        let to = rows[&second].clone();
-        *rows.get_mut(&first).unwrap() = to.clone();
-        let drops = route(rows, "20.0.3.0/24");
-        *rows.get_mut(&drops).unwrap() = to.clone();
-        rows.insert(second.replace("20.0.1.0/24", "99.0.0.0/8"), to);
-    });
-    let Differences { missing, changed, surplus } = differences(&events);
-    assert_eq!((missing, surplus), (0, 1), "{events:?}");
-    assert!(changed >= 2, "{events:?}");
-    assert_eq!(world.asic_db.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
-    world.assert_db_agrees();
-    assert_eq!(world.forwarding("ROUTE_TABLE:20.0.0.0/24"), "10.0.0.2");
-    assert_eq!(world.forwarding("ROUTE_TABLE:20.0.3.0/24"), "drop");
 }
 
 /// All rows are gone, and with them the switch.
