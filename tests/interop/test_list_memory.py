@@ -36,7 +36,7 @@ def anonymous(pid):
 def read(router):
     """`show route --json` as a program reads it: the number of lines, the first one, and how much the memory of the
     router grew, and of the command was, at most."""
-    before = anonymous(router.process.pid)
+    before = anonymous(router.process.popen.pid)
     command = subprocess.Popen([binary(), "show", "route", "--json", "--socket", router.socket], stdout=subprocess.PIPE)
     lines, first, peak, own, looked = 0, None, before, 0, 0
     for line in command.stdout:
@@ -44,7 +44,7 @@ def read(router):
         lines += 1
         if time.monotonic() - looked > 0.01:
             looked = time.monotonic()
-            peak, own = max(peak, anonymous(router.process.pid)), max(own, anonymous(command.pid))
+            peak, own = max(peak, anonymous(router.process.popen.pid)), max(own, anonymous(command.pid))
     assert command.wait() == 0
     return lines, first, peak - before, own
 

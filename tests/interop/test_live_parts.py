@@ -516,7 +516,7 @@ def test_fib_that_begins_with_an_address_that_cannot_be_bound_leaves_all_as_it_w
         other = socket.create_server(("127.0.0.1", 1179))
     def listening(text, *more):
         return text.replace('listen = ["[::]:179"]', f"listen = {json.dumps(['[::]:179', *more])}")
-    for address, why in (("127.0.0.1:1179", "stop what listens there"), ("192.0.2.1:179", "set bgp.listen to an address of this machine")):
+    for address, why in (("127.0.0.1:1179", "stop what listens there"), ("192.0.2.1:1179", "set bgp.listen to an address of this machine")):
         for text in (listening(with_fib, address), listening(without, address)):
             router.config.write_text(text + f'\n[api]\nsocket = "{router.socket}"\n')
             done = subprocess.run([binary(), "reload", "--socket", router.socket], capture_output=True, text=True, timeout=60)

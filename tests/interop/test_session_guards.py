@@ -47,7 +47,7 @@ def test_shutdown_texts_reach_the_other_side(pair, kind):
     both(ours, other, up=False)
     assert ours.neighbor(RIGHT.four)["state"] == "Idle (shut down)"
     shown = ours.text("show", "bgp", "neighbor", RIGHT.four)
-    assert 'NOTIFICATION sent (cease: administrative shutdown ("back at ten"))' in shown
+    assert 'NOTIFICATION sent (cease: administrative shutdown ("back at ten"))' in " ".join(shown.split())
     # GoBGP logs no text at the level of these tests.
     if kind != "gobgp":
         process = other.processes["bgpd"] if kind == "frr" else other.process

@@ -155,7 +155,7 @@ def test_asic_db_is_sonics_after_each_phase(folder, flags):
     with recorded_host(folder) as host:
         sonic = Recorded(host, phases[0]["APPL_DB"], flags)
         client = wait_for("fpmsyncd takes a session", lambda: fpm.Client(host), 30, alive=sonic.alive())
-        # Replies that nobody reads would stop fpmsyncd.
+        # Replies without a reader would stop fpmsyncd.
         reader = threading.Thread(target=read_all, args=(client.socket,), daemon=True)
         reader.start()
         before = phases[0]["APPL_DB"]

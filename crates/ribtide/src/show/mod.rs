@@ -644,10 +644,11 @@ fn summary(to: &mut Printer, only: &str) -> Printed {
         reply.neighbors = Some(all_neighbors(to, only)?);
         return to.print(&reply, bgp::summary);
     }
-    to.text(&bgp::summary(&reply))?;
-    to.text(&bgp::group_totals(&totals.groups))?;
+    // Not before the neighbours: a filter that is refused is an error alone.
+    let mut head = bgp::summary(&reply) + &bgp::group_totals(&totals.groups);
     let mut table = bgp::neighbor_table();
     to.paged("/v1/bgp/neighbors", NEIGHBORS, only, |to, page: NeighborPage| {
+        to.text(&std::mem::take(&mut head))?;
         page.neighbors.iter().for_each(|n| bgp::neighbor_row(&mut table, n));
         to.text(&table.render())?;
         Ok(page.next)
