@@ -21,11 +21,12 @@ impl Checker {
     }
 }
 
-/// Whether each connection to `one` comes to a listener on `all`. `[::]` takes IPv4 as well; port 0 is a free one.
+/// Whether each connection to `one` comes to a listener on `all`. `[::]` takes no IPv4 where an IPv4 address is listed, too;
+/// port 0 is a free one.
 fn covers(all: &SocketAddr, one: &SocketAddr) -> bool {
     let any = match all.ip() {
         IpAddr::V4(all) => all.is_unspecified() && one.is_ipv4(),
-        IpAddr::V6(all) => all.is_unspecified(),
+        IpAddr::V6(all) => all.is_unspecified() && one.is_ipv6(),
     };
     all.port() != 0 && all.port() == one.port() && (any || all.ip() == one.ip())
 }
@@ -39,8 +40,6 @@ mod tests {
         let covers = |all: &str, one: &str| covers(&all.parse().unwrap(), &one.parse().unwrap());
         for (all, one) in [
             ("0.0.0.0:179", "10.0.0.1:179"),
-            ("[::]:179", "10.0.0.1:179"),
-            ("[::]:179", "0.0.0.0:179"),
             ("[::]:179", "[2001:db8::1]:179"),
             ("10.0.0.1:179", "10.0.0.1:179"),
         ] {
@@ -49,6 +48,7 @@ mod tests {
         for (all, one) in [
             ("0.0.0.0:179", "10.0.0.1:1179"),
             ("0.0.0.0:179", "[2001:db8::1]:179"),
+            ("[::]:179", "0.0.0.0:179"),
             ("10.0.0.1:179", "10.0.0.2:179"),
             ("127.0.0.1:0", "127.0.0.1:0"),
         ] {

@@ -51,9 +51,9 @@ class Sonic:
     host, which has the netdevs of the ports already. `ports`: those of the switch; one without addresses gets no netdev."""
 
     def __init__(self, host, neighbors=True, suppress=False, config=None, flags=None, start=tuple(FLAGS), vrfs=None, redis="127.0.0.1",
-                 state=False, packets=False, kernel=False, ports=PORTS):
+                 state=False, packets=False, kernel=False, ports=None):
         self.host = host
-        self.ports = ports
+        self.own_ports, ports = ports, ports or PORTS
         self.vrfs = vrfs or {}
         self.redis = Redis(host, address=redis, state=state)
         self.flags = {name: [*usual, *(flags or {}).get(name, [])] for name, usual in FLAGS.items()}
@@ -84,6 +84,14 @@ class Sonic:
         """Writes CONFIG_DB as an operator does."""
         for key, fields in self.config.items():
             self.redis.db(CONFIG).hset(key, mapping=fields)
+
+    #: The ports of this switch, where they are others than those of all tests.
+    own_ports = None
+
+    @property
+    def ports(self):
+        # A test may have set other ports in the module.
+        return self.own_ports or PORTS
 
     def everything_else(self, neighbors=True):
         """Writes the rows of SONiC's other daemons at their start."""
