@@ -85,6 +85,7 @@ def test_rows_that_another_program_changes_while_syncd_is_away(host, combination
     agrees(sonic)
 
 
+@pytest.mark.xfail(reason="some routes still differ afterwards; docs/trust.md says so")
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_redis_that_comes_back_with_older_data_while_syncd_is_away(host, combination):
     sonic, client = start(host, combination)
