@@ -195,7 +195,7 @@ fn what_cannot_be_combined_is_refused() {
             "[fib]\n[[static]]\nprefix = \"10.0.0.0/8\"\nnext-hop = [\"240.0.0.1\"]\n",
             "240.0.0.1 is no address of a neighbour",
         ),
-        ("[fib.kernel]\nsource = [\"0.0.0.0\"]\n", ":6:11: 0.0.0.0 is no source of packets"),
+        ("[fib.kernel]\nsource = [\"0.0.0.0\"]\n", ":5:11: 0.0.0.0 is no source of packets"),
         ("[fib.kernel]\nsource = [\"10.0.0.1\", \"::1\"]\n", "::1 is no source of packets"),
         ("[[static]]\nprefix = \"10.0.0.0/8\"\n", "a static route needs either"),
         (
