@@ -742,14 +742,15 @@ fn objects_that_a_restarted_syncd_lacks_are_made_again_in_the_ids_of_the_view() 
         }
     };
     assert!(verified(&mut rig).is_none());
-    rig.syncd.objects.retain(|key, _| {
-        let gone = ["20.0.0.0/24", "20.0.2.0/24"].iter().any(|dest| key.contains(dest));
-        !gone && !key.contains("NEXT_HOP_GROUP")
-    });
-    let other = hop_id(3, 1);
-    let route =
-        rig.syncd.objects.get_mut(&format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("20.0.3.0/24")));
-    route.unwrap().insert("SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID".into(), other);
+    let gone = |key: &&String| {
+        ["20.0.0.0/24", "20.0.2.0/24"].iter().any(|dest| key.contains(dest)) || key.contains("NEXT_HOP_GROUP")
+    };
+    // From the last: a route before its group, and a member before its group.
+    for key in before.keys().rev().filter(gone) {
+        rig.at_syncd(key, "Dremove", &[]);
+    }
+    let key = format!("SAI_OBJECT_TYPE_ROUTE_ENTRY:{}", route_key("20.0.3.0/24"));
+    rig.at_syncd(&key, "Sset", &["SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", &hop_id(3, 1)]);
     let differences = verified(&mut rig);
     assert_eq!((differences.missing, differences.changed, differences.surplus), (5, 1, 0));
     let targets =

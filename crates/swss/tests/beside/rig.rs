@@ -24,6 +24,13 @@ pub(crate) struct Rig {
     pub(crate) now_ms: u64,
 }
 
+fn message(key: &str, op: &str, fields: &[&str]) -> Message {
+    let mut value = String::new();
+    json::write_strings(fields.iter().copied(), &mut value);
+    let value = if op == "Dremove" { "{}".into() } else { value };
+    Message { key: key.into(), value, op: op.to_owned().into() }
+}
+
 impl Rig {
     pub(crate) fn new() -> Rig {
         let mut vids = VidCounter::default();
@@ -108,13 +115,16 @@ impl Rig {
 
     /// A request of the client, without waiting for its reply.
     pub(crate) fn ask(&mut self, key: &str, op: &str, fields: &[&str]) -> u64 {
-        let mut value = String::new();
-        json::write_strings(fields.iter().copied(), &mut value);
-        let value = if op == "Dremove" { "{}".into() } else { value };
         self.number += 1;
-        self.beside.client(self.number, Message { key: key.into(), value, op: op.to_owned().into() });
+        self.beside.client(self.number, message(key, op, fields));
         self.settle();
         self.number
+    }
+
+    /// A change of syncd that neither orchagent requested.
+    pub(crate) fn at_syncd(&mut self, key: &str, op: &str, fields: &[&str]) {
+        let reply = self.syncd.execute(&message(key, op, fields));
+        assert_eq!(reply.key, "SAI_STATUS_SUCCESS", "{op} {key}");
     }
 
     /// A request of the client, and the status of the reply.
