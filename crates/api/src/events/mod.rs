@@ -242,9 +242,10 @@ impl Names {
 
     fn learn(&mut self, bgp: &Bgp) {
         self.known_at = Some(Instant::now());
+        // Each shard hears of a session by itself: the one that sent the path knows its peer, another may not yet.
+        let shards = bgp.owners.read().shards.clone();
         // A stage that does not reply has ended, and this run of BGP with it.
-        let shard = bgp.owners.read().shards.first().cloned();
-        if let Some(sources) = shard.and_then(|shard| shard.call(|shard| shard.sources()).ok()) {
+        for sources in shards.iter().filter_map(|shard| shard.call(|shard| shard.sources()).ok()) {
             // Dynamic neighbours come and go.
             if self.peers.len() >= PEERS_MAX {
                 self.peers.clear();
