@@ -8,6 +8,7 @@ use crate::vrf_numbers::VrfNumbers;
 pub use ribtide_api::ListenError;
 use ribtide_api::{Api, ApiServer, RouterState, Slot, answers};
 use ribtide_bfdd as bfd;
+pub use ribtide_bgpd::check_cpus;
 use ribtide_bgpd::monitor::Taps;
 pub use ribtide_bgpd::session::tcp_ao::check_kernel;
 use ribtide_bgpd::{Bgp, BgpBuilder, initial_routes, set_vrps};

@@ -6,7 +6,7 @@ use crate::show::Output;
 use crate::text::{self, Table, count, number};
 use clap::Args;
 use ribtide_config as config;
-use ribtide_daemon::router::check_kernel;
+use ribtide_daemon::router::{check_cpus, check_kernel};
 use ribtide_model::{
     Basis, ChangedNeighbor, CheckReload, NeighborRoutes, ReloadCheck, ReloadRoutes, SettingEffect,
 };
@@ -85,11 +85,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     })
 }
 
-/// Whether a configuration is valid.
+/// Whether a configuration is valid, and this machine can obey it.
 fn valid(path: &Path) -> Result<(), String> {
     let config = config::load(path).map_err(|e| e.to_string())?;
     if let Some(bgp) = &config.bgp {
-        check_kernel(bgp).map_err(|e| format!("{}: {e}", path.display()))?;
+        let of_this_machine = check_kernel(bgp).and_then(|()| check_cpus(&bgp.cpus));
+        of_this_machine.map_err(|e| format!("{}: {e}", path.display()))?;
     }
     let neighbors = config.bgp.as_ref().map_or(0, |b| b.neighbors.len() + b.interfaces.len());
     let (neighbors, statics) =
