@@ -478,9 +478,10 @@ mod tests {
                 let last = taken.last().map(|n| Key(*n).spread());
                 let others = taken.iter().filter(|n| Some(Key(**n).spread()) != last);
                 prop_assert!(others.map(|n| 1 + *n as usize % 2).sum::<usize>() <= budget);
-                let held = table.memory();
+                // Reserved room is kept. A table with more than four times as much may shrink.
+                let (held, is_sparse) = (table.memory(), table.spread > 4 * table.reserved().max(table.len()));
                 table.shrink_if_sparse();
-                prop_assert_eq!(table.memory(), held);
+                prop_assert!(table.memory() == held || is_sparse && table.spread >= 2 * table.reserved());
                 // Entries behind the end still belong here.
                 for n in come.by_ref().take(3).filter(|n| end.is_some_and(|end| Key(*n).spread() >= end)) {
                     put(&mut table, Key(n));
