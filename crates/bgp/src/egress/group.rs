@@ -69,7 +69,7 @@ impl Group {
         self.cohorts.iter_mut().for_each(Cohort::shrink_to_fit);
     }
 
-    /// A member joins and gets the tables, with others whose tables are not requested yet.
+    /// A member joins and gets the tables, with others that wait for them.
     pub(super) fn join(&mut self, receiver: Receiver) {
         let member = Member { blocked: false, blocks: 0, counters: Counters::default() };
         self.members.insert(receiver.peer, member);
@@ -251,7 +251,7 @@ impl Group {
     }
 
     /// Requests the table that a cohort needs, unless another dump is in progress: members that
-    /// join meanwhile share the next one.
+    /// request a refresh meanwhile share the next one.
     pub(super) fn requests(&mut self, worker: u32, token: &mut u64) -> Vec<DumpRequest> {
         let mut requests = self.transition_requests(worker, token);
         if self.cohorts.iter().any(|cohort| cohort.dump().1) {

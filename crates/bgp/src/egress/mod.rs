@@ -22,9 +22,10 @@
 //! **Joining.** A joining member starts in a cohort of its own, into which the shards dump their
 //! tables. A shard's dump and its changes come in order, so a pending change is newer than the dump
 //! of its prefix. Nothing is sent before all shards have finished; then the table is packed as a
-//! whole. One dump of a group is in progress at a time, and later members share the next. A route
-//! refresh (RFC 2918) takes the same path; its begin and end are marked for members that
-//! understand that (RFC 7313).
+//! whole. So members that join until then share the dump, and after a flap of many there is one. One
+//! dump of a group is in progress at a time. A route refresh (RFC 2918) takes the same path, but
+//! its members share the next dump; its begin and end are marked for those that understand that
+//! (RFC 7313).
 
 mod adj_rib_out;
 mod as_path;

@@ -258,14 +258,14 @@ impl<K: Key> PendingQueue<K> {
         self.phase != Phase::Live || self.end_of_rib
     }
 
-    /// Whether its members joined and their table is not requested yet: then others may join.
+    /// Whether its members joined and were sent nothing, as they wait for the table: then others may join.
     pub(super) fn is_open(&self) -> bool {
-        self.phase == Phase::Wanted && !self.in_sync
+        !self.in_sync
     }
 
     /// Whether it needs changes. A table that is not requested yet will contain them.
     pub(super) fn follows(&self) -> bool {
-        !self.is_open()
+        self.in_sync || self.phase != Phase::Wanted
     }
 
     /// The number of pending prefixes.

@@ -426,31 +426,52 @@ fn many_slow_members_are_at_few_positions_and_lose_nothing() {
 }
 
 #[test]
-fn members_that_join_during_a_dump_share_the_next() {
-    let infos: Vec<PeerInfo> = (1..=5).map(|id| peer(id, PeerKind::Client)).collect();
+fn members_that_join_during_a_dump_share_it_until_a_family_is_complete() {
+    let infos: Vec<PeerInfo> = (1..=4).map(|id| peer(id, PeerKind::Client)).collect();
     let mut worker = Worker::new(0, 1);
     let up = |worker: &mut Worker, at: usize| worker.handle(EgressIn::MemberUp(Arc::new(infos[at].clone())));
-    let reply = |worker: &mut Worker, requests: Vec<DumpRequest>| {
-        for request in requests {
-            let batch = BestBatch::default();
-            worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
-        }
-    };
+    worker.handle(EgressIn::SourceUp(Arc::new(peer(9, PeerKind::Client))));
+    let [path, other] = [3, 4].map(|n| BestPath { attrs: attrs(n), source: PeerId(9), suppressed: false });
     up(&mut worker, 0);
     let first = worker.requests();
     assert_eq!(first.len(), 2, "one for each family");
-    assert!(worker.dumps_in_flight());
-    (1..4).for_each(|at| up(&mut worker, at));
+    let dump = |worker: &mut Worker, at: usize, prefixes: &[&str], last| {
+        let rows: Vec<_> = prefixes.iter().map(|prefix| (p4(prefix), None, Some(&path))).collect();
+        worker.handle(EgressIn::Dump { token: first[at].token, batch: best_batch(&rows), last });
+    };
+    dump(&mut worker, 0, &["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8"], false);
+    let changes = [(p4("10.0.0.0/8"), Some(&path), Some(&other)), (p4("11.0.0.0/8"), Some(&path), None)];
+    worker.handle(EgressIn::Best(Arc::new(best_batch(&changes))));
+    // Parts and changes are there, and nothing is sent.
+    (1..3).for_each(|at| up(&mut worker, at));
+    assert!(worker.requests().is_empty() && flushed(&mut worker).is_empty());
+    dump(&mut worker, 0, &["13.0.0.0/8"], true);
+    let mut out = flushed(&mut worker);
+    // Of one family they have all, so this one needs a dump of its own.
+    up(&mut worker, 3);
     assert!(worker.requests().is_empty(), "one at a time");
-    reply(&mut worker, first);
-    flushed(&mut worker);
+    dump(&mut worker, 1, &[], true);
+    out.extend(flushed(&mut worker));
+    assert!(out.iter().all(|write| write.receivers().count() == 3), "each message for all three");
+    let mut tables = BTreeMap::new();
+    read_all(&out, &infos, &mut tables);
+    assert_eq!(tables.len(), 3);
+    for table in tables.values() {
+        let prefixes: Vec<String> = table.routes.keys().map(ToString::to_string).collect();
+        assert_eq!(prefixes, ["10.0.0.0/8", "12.0.0.0/8", "13.0.0.0/8"]);
+    }
     assert!(!worker.dumps_in_flight());
     worker.set_shards(1);
-    up(&mut worker, 4);
     let second = worker.requests();
-    assert_eq!(second.len(), 2, "for all who came meanwhile");
-    reply(&mut worker, second);
-    flushed(&mut worker);
+    assert_eq!(second.len(), 2);
+    let rows = [("10.0.0.0/8", &other), ("12.0.0.0/8", &path), ("13.0.0.0/8", &path)];
+    let whole = best_batch(&rows.map(|(prefix, path)| (p4(prefix), None, Some(path))));
+    for (request, batch) in second.iter().zip([whole, BestBatch::default()]) {
+        worker.handle(EgressIn::Dump { token: request.token, batch, last: true });
+    }
+    read_all(&flushed(&mut worker), &infos, &mut tables);
+    let routes: Vec<_> = tables.values().map(|table| &table.routes).collect();
+    assert!(routes.len() == 4 && routes.windows(2).all(|pair| pair[0] == pair[1]));
     assert!(worker.requests().is_empty());
     assert_eq!((worker.groups()[0].cohorts, worker.groups()[0].joining.len()), (1, 0));
 }
