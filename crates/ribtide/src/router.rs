@@ -42,7 +42,7 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         Failure { exit, sentence: None }
     };
     // Each of the two halves of the start has code that nothing uses afterwards.
-    unmap_code_pages();
+    code_pages::unmap_start();
     let router = Router::start(config, Some(file), crate::COMMIT).map_err(|e| failed(Exit::from(&e), &e))?;
     thread::release_priority();
     let socket = router.socket();
@@ -54,16 +54,8 @@ pub(crate) fn run(path: &Path) -> Result<(), Failure> {
         "the router is running; `ribtide show bgp summary --socket {socket}` looks inside"
     );
     tracing::info!(target: target::PROCESS, "{kept}");
-    unmap_code_pages();
+    code_pages::unmap_start();
     router.run_until_signal().map_err(|e| failed(Exit::Failed, &e))
-}
-
-/// Unmaps the code that only the start has used. Without that the router needs some megabytes more.
-fn unmap_code_pages() {
-    match code_pages::unmap() {
-        Ok(bytes) => tracing::debug!(target: target::PROCESS, bytes, "unmapped pages of the program"),
-        Err(e) => tracing::debug!(target: target::PROCESS, "pages of the program stay mapped: {e}"),
-    }
 }
 
 /// Gives up the privileges of root that a router does not use. The folder of the API socket is

@@ -5,6 +5,7 @@
 //! and of the start of its stages. [`unmap`] gives these pages back to the page cache. What is used
 //! again is mapped again from there, 64 KiB at a time. Reasons and measurements: ADR 67.
 
+use crate::log::target;
 use std::io;
 use std::ops::Range;
 
@@ -28,6 +29,14 @@ pub fn unmap() -> io::Result<u64> {
         unmapped += resident;
     }
     Ok(unmapped)
+}
+
+/// [`unmap`] at the end of a part of the start, with the result in the log.
+pub fn unmap_start() {
+    match unmap() {
+        Ok(bytes) => tracing::debug!(target: target::PROCESS, bytes, "unmapped pages of the program"),
+        Err(e) => tracing::debug!(target: target::PROCESS, "pages of the program stay mapped: {e}"),
+    }
 }
 
 /// A mapping whose pages are all those of its file.

@@ -26,6 +26,7 @@ use clap::{Args, ValueEnum};
 use crossbeam_channel::Select;
 use ribtide_runtime::call;
 use ribtide_runtime::clock::Clock;
+use ribtide_runtime::code_pages;
 use ribtide_runtime::gauge::Gauge;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
@@ -270,6 +271,7 @@ pub fn run_until(options: &Options, stop: &Stop) -> Result<(), Error> {
         let rounds = Reconciler::new(handle, reader, interval, log, stop);
         mirror::start(DAEMON, rounds, Vec::new())?;
     }
+    code_pages::unmap_start();
     stage.run(&frames, &link_events, &calls, stop)
 }
 

@@ -26,6 +26,7 @@ use super::warm::{RestartCheck, Restore, WarmStart};
 use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, queues, refuse, verify};
 use clap::Args;
 use ribtide_runtime::call;
+use ribtide_runtime::code_pages;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
@@ -337,6 +338,7 @@ pub fn run_until(args: &Options, stop: &Stop) -> Result<(), Error> {
         reconcile::mirror::start(DAEMON, rows, vec![Box::new(responses)])?;
     }
     tracing::info!(target: target::ORCHAGENT, "orchagent has started");
+    code_pages::unmap_start();
     stage.run(Some(&calls), stop)
 }
 

@@ -26,6 +26,7 @@ use super::{Daemon, Error, LogOptions, PrivilegeOptions, explain, health, query,
 use clap::{Args, ValueEnum};
 use ribtide_privileges::Kept;
 use ribtide_runtime::call::{self, StageHandle};
+use ribtide_runtime::code_pages;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring;
 use ribtide_runtime::thread::Stop;
@@ -480,6 +481,7 @@ fn serve<C: SyncdChip>(
     explain::answer(daemon, handle.clone(), explain)?;
     set_up(&start, &mut stage, handle)?;
     tracing::info!(target: target::SYNCD, "syncd has started");
+    code_pages::unmap_start();
     stage.run(Some(&calls), stop)
 }
 
