@@ -143,6 +143,7 @@ impl From<TableError> for Error {
             TableError::Unreachable { .. }
             | TableError::Lost { .. }
             | TableError::Refused { .. }
+            | TableError::Outdated { .. }
             | TableError::Emptied { .. } => Error::Database,
             TableError::Malformed { .. } | TableError::Interrupted { .. } => Error::Peer,
             TableError::Stopped { .. } => Error::Failed,

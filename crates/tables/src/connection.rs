@@ -10,6 +10,8 @@ use crate::TableError;
 use crate::database::{Address, Database};
 use crate::resp::{self, Command, Decoder, EncodedCommand, Raw, Replies, Reply};
 use crate::unreadable;
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::thread::Stop;
@@ -18,7 +20,7 @@ use ribtide_runtime::watchdog::PeerWait;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -183,6 +185,32 @@ impl Connection {
     /// or `timeout`. Returns whether it may be lost: the next query shows that.
     pub fn wait_for_loss(&self, wait: &WaitFd, timeout: Duration) -> bool {
         wait.wait(&self.stream, timeout).unwrap_or(true)
+    }
+
+    /// Connects again if the server closed the connection while no command was queued, and returns whether
+    /// it did. So no later command was sent to the server of before. Without that, the next flush connects
+    /// again, and no one knows which of its commands that server still took.
+    ///
+    /// # Errors
+    /// [`TableError::Lost`] only when the process stops.
+    pub fn renew(&mut self) -> Result<bool, TableError> {
+        let Err(cause) = self.stream.idle() else { return Ok(false) };
+        self.recover(lost(&self.database, &cause))?;
+        Ok(true)
+    }
+
+    /// A number of the server's process: another one after each start of the server. `None` when the
+    /// server does not say.
+    ///
+    /// # Errors
+    /// [`TableError::Lost`] only when the process stops.
+    pub fn server_process(&mut self) -> Result<Option<u64>, TableError> {
+        let info = match self.query(&["INFO", "server"]) {
+            Err(TableError::Refused { .. }) => return Ok(None),
+            info => info?.into_text().unwrap_or_default(),
+        };
+        let run = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        Ok(run.and_then(|run| u64::from_str_radix(run.get(..16)?, 16).ok()))
     }
 
     /// Queues a command; its reply is read, and dropped, at the next flush.
@@ -645,6 +673,17 @@ impl Stream {
             address: database.address.to_string(),
             cause: e.to_string(),
         })
+    }
+
+    /// Fails when the server has closed the connection, on which no reply is due. Never blocks.
+    fn idle(&self) -> io::Result<()> {
+        match recv(self.as_fd().as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(()),
+            Err(e) => Err(e.into()),
+            Ok(0) => Err(io::Error::other("the server closed it")),
+            // Nothing was asked.
+            Ok(_) => Err(not_redis()),
+        }
     }
 }
 

@@ -57,6 +57,11 @@ pub enum TableError {
         /// What went away.
         what: String,
     },
+    /// A server came back with requests, or replies, of before.
+    Outdated {
+        /// The database.
+        database: String,
+    },
     /// A server came back without its rows.
     Emptied {
         /// The database.
@@ -97,6 +102,11 @@ impl fmt::Display for TableError {
                 f,
                 "{what} went away while syncd had a request, and it is not known whether it was carried out; start syncd and \
                  orchagent again"
+            ),
+            TableError::Outdated { database } => write!(
+                f,
+                "Redis for {database} came back with requests to syncd of before, which syncd may carry out once more; start \
+                 orchagent again, so that it describes the switch again"
             ),
             TableError::Emptied { database } => write!(
                 f,

@@ -21,6 +21,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
 use ribtide_runtime::thread::{self, Ends, Stop};
 use ribtide_runtime::wake_up::WakeUp;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Replies of one pop, as in SONiC.
 const POP_BATCH_MAX: usize = 128;
@@ -166,7 +167,8 @@ fn messages(parts: Vec<String>) -> Vec<Message> {
 /// Sends requests through `ASIC_STATE` and takes replies from `GETRESPONSE`, on two threads.
 ///
 /// `encode` encodes a request. `decode` decodes the reply to a pending request, or returns `None` for a reply to a request
-/// of an earlier run. A server that goes away with requests in flight, or comes back without `counter`, ends the exchange.
+/// of an earlier run. A server that goes away with requests in flight, or comes back without `counter`, or with requests or
+/// replies of before, ends the exchange. Any other server that comes back is waited for.
 ///
 /// # Errors
 /// [`TableError::Unreachable`] when the server is not there.
@@ -183,14 +185,23 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     // Replies to an earlier run belong to no request of this one.
     while !reader.pop(1000)?.is_empty() {}
     let mut writer = QueueWriter::open(database, "ASIC_STATE", stop)?;
+    let server = Arc::new(Mutex::new(writer.connection().server_process()?));
+    let mut process = reader.connection.server_process()?;
     let (requests, requests_rx) = rings.bounded::<Q>("orchagent to syncd", WAITING);
     let (replies_tx, replies) = rings.bounded("syncd to orchagent", WAITING);
     let pending = Pending::default();
 
-    let (in_flight, failed) = (pending.clone(), replies_tx.clone());
+    let (in_flight, failed, sent_to) = (pending.clone(), replies_tx.clone(), server.clone());
     let write = move || {
         let mut generation = writer.connection().generation();
         while let Ok(first) = requests_rx.recv_or_idle(|| writer.shrink_to_fit()) {
+            // A server that was lost before had none of these.
+            if in_flight.is_empty()
+                && let Err(e) = go_on(writer.connection(), &mut generation, &sent_to, counter)
+            {
+                let _ = failed.send(Err(e));
+                return;
+            }
             for request in std::iter::once(first).chain(std::iter::from_fn(|| requests_rx.try_recv())) {
                 let EncodedRequest { message, pending } = encode(request);
                 pending.into_iter().for_each(|pending| in_flight.add(pending));
@@ -207,15 +218,30 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     };
     let read = move |ending: Stop| {
         let mut generation = reader.generation();
-        let mut next = None;
+        let (mut next, mut returned) = (None, false);
         while reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit()).is_ok() {
             let mut round = || -> Result<bool, TableError> {
                 if ending.stopped() {
                     return Ok(false);
                 }
+                // Until it is known whether what is popped belongs to a request, none is sent to a server that came back.
+                let server = server.lock().unwrap_or_else(PoisonError::into_inner);
                 let messages = reader.pop(POP_BATCH_MAX)?;
+                let losses = reader.generation() - generation;
+                if losses > 0 {
+                    returned = true;
+                    let before = std::mem::replace(&mut process, reader.connection.server_process()?);
+                    // This connection broke with its server, and the requests are at the one that is there now.
+                    if losses == 1 && process.is_some() && process != before && process == *server {
+                        generation = reader.generation();
+                    }
+                }
                 still_there(&mut reader.connection, &mut generation, &pending, counter)?;
                 let more = !messages.is_empty();
+                if more && returned && pending.is_empty() {
+                    return Err(outdated(&reader.connection));
+                }
+                drop(server);
                 for message in messages {
                     next = next.take().or_else(|| pending.oldest());
                     let reply = next.as_ref().and_then(|next| decode(next, message));
@@ -317,6 +343,36 @@ pub fn serve<T: Send + 'static>(
 /// As [`Connection::flush`].
 pub fn forget(connection: &mut Connection) -> Result<(), TableError> {
     connection.query(&["DEL", UNREPLIED_LIST]).map(drop)
+}
+
+/// Before the first request in flight: connects again if the server was lost, and notes which process the requests are sent
+/// to. Fails when that has no `counter`, or a request or reply of before: syncd would carry the request out once more, and its
+/// reply would count as one to another request.
+fn go_on(
+    connection: &mut Connection,
+    generation: &mut u64,
+    server: &Mutex<Option<u64>>,
+    counter: &str,
+) -> Result<(), TableError> {
+    if !connection.renew()? {
+        return Ok(());
+    }
+    let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
+    still_there(connection, generation, &Pending::<()>::default(), counter)?;
+    // At once, since syncd moves a request from the first to the second, and its reply to the third.
+    let lists = [list("ASIC_STATE"), UNREPLIED_LIST.to_owned(), list("GETRESPONSE")];
+    connection.queue(&["MULTI"]);
+    lists.iter().for_each(|list| connection.queue(&["EXISTS", list]));
+    let found = connection.query(&["EXEC"])?.into_array();
+    if found.iter().any(|exists| *exists != Reply::Integer(0)) {
+        return Err(outdated(connection));
+    }
+    *server = connection.server_process()?;
+    Ok(())
+}
+
+fn outdated(connection: &Connection) -> TableError {
+    TableError::Outdated { database: connection.database().db.name().into() }
 }
 
 /// Fails when the server was lost with a request in flight, or came back without its data.

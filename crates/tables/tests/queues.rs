@@ -7,7 +7,7 @@ use ribtide_runtime::ring::Rings;
 use ribtide_swss::row::{RouteKey, RouteRow};
 use ribtide_swss::{Change, Db, Row};
 use ribtide_tables::queue::{self, Message, QueueReader, QueueWriter};
-use ribtide_tables::{Consumer, Producer, memory, wake_ups};
+use ribtide_tables::{Consumer, EncodedRequest, Exchange, Producer, TableError, memory, wake_ups};
 use std::time::Duration;
 
 fn message(key: &str, value: &str, op: &str) -> Message {
@@ -125,6 +125,85 @@ fn a_request_without_reply_is_redelivered_to_the_next_reader() {
     run(&requests[..1], &[(0, false)], &[None]);
     let mut client = server.client(Db::Asic);
     assert!(client.keys().iter().all(|key| !key.contains("UNREPLIED_LIST")), "{:?}", client.keys());
+}
+
+/// orchagent's end; a request is a number, and so is its reply.
+fn exchange(server: &Server) -> Exchange<u32, String> {
+    let encode = |n: u32| EncodedRequest { message: message(&n.to_string(), "[]", "Sset"), pending: Some(n) };
+    let decode = |_: &u32, reply: Message| Some(reply.value);
+    let database = server.databases.get(Db::Asic);
+    queue::exchange(database, "VIDCOUNTER", &Rings::default(), &server.stop, encode, decode).unwrap()
+}
+
+fn reply_of(exchange: &Exchange<u32, String>) -> Result<String, TableError> {
+    exchange.replies.recv_timeout(Duration::from_secs(20)).unwrap().expect("a reply within 20 s")
+}
+
+/// syncd's end carries out one request.
+fn carry_out(server: &Server) {
+    let database = server.databases.get(Db::Asic);
+    let wake_up =
+        wake_ups(database, vec![queue::channel(database, "ASIC_STATE")], &server.stop).unwrap().remove(0);
+    let mut requests = QueueReader::open(database, "ASIC_STATE", wake_up, &server.stop).unwrap();
+    let mut replies = QueueWriter::open(database, "GETRESPONSE", &server.stop).unwrap();
+    let request = loop {
+        assert!(requests.wake_up().wait_timeout(Duration::from_secs(20)), "no request came");
+        if let Some(request) = requests.pop(1).unwrap().pop() {
+            break request;
+        }
+    };
+    replies.push(&message("SAI_STATUS_SUCCESS", &request.key, "Sgetresponse"));
+    replies.flush().unwrap();
+}
+
+/// A server with a counter of object ids, which has what `commands` leave when it is started again.
+fn server_of_before(commands: &[&str]) -> Option<Server> {
+    let server = Server::start()?;
+    let mut client = server.client(Db::Asic);
+    client.query("SET VIDCOUNTER 1");
+    commands.iter().for_each(|command| drop(client.query(command)));
+    client.query("SAVE");
+    Some(server)
+}
+
+#[test]
+fn exchange_goes_on_with_a_server_that_is_lost_without_a_request_in_flight() {
+    let Some(mut server) = server_of_before(&[]) else { return };
+    let exchange = exchange(&server);
+    for n in 0..6 {
+        exchange.requests.send(n).unwrap();
+        carry_out(&server);
+        assert_eq!(reply_of(&exchange), Ok(n.to_string()));
+        // Sometimes the reading thread has noticed it before the next request, sometimes it has not.
+        server.restart();
+        std::thread::sleep(Duration::from_millis(u64::from(n % 3) * 250));
+    }
+}
+
+#[test]
+fn exchange_ends_with_a_server_that_is_lost_with_a_request_in_flight() {
+    let Some(mut server) = server_of_before(&[]) else { return };
+    let exchange = exchange(&server);
+    exchange.requests.send(1).unwrap();
+    let sent = "LLEN ASIC_STATE_KEY_VALUE_OP_QUEUE";
+    while server.client(Db::Asic).query(sent).as_integer() != Some(3) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.restart();
+    assert!(matches!(reply_of(&exchange), Err(TableError::Interrupted { .. })));
+}
+
+#[test]
+fn exchange_ends_with_a_server_that_comes_back_with_requests_or_replies_of_before() {
+    for list in ["ASIC_STATE_KEY_VALUE_OP_QUEUE", "RIBTIDE_REQUESTS_OWED", "GETRESPONSE_KEY_VALUE_OP_QUEUE"] {
+        let Some(mut server) = server_of_before(&[&format!("LPUSH {list} key [] op")]) else { return };
+        server.client(Db::Asic).query(&format!("DEL {list}"));
+        let exchange = exchange(&server);
+        server.restart();
+        // A reply of before is found at once, the others with the next request.
+        let _ = exchange.requests.send(1);
+        assert!(matches!(reply_of(&exchange), Err(TableError::Outdated { .. })), "{list}");
+    }
 }
 
 fn route(n: u32, nexthop: &str) -> Change<RouteRow> {
