@@ -31,7 +31,7 @@ const ASIC_STATE: &str = "ASIC_STATE";
 const MAPS: [&str; 2] = ["VIDTORID", "RIDTOVID"];
 const HIDDEN: &str = "HIDDEN";
 /// The objects that the chip has of its own, with their types, as SONiC's syncd keeps them.
-const COLD_VIDS: &str = "COLDVIDS";
+pub(super) const COLD_VIDS: &str = "COLDVIDS";
 /// The marker key of a syncd whose rows need not be exact.
 const RAN: &str = "RIBTIDE_SYNCD_RAN";
 /// The marker key of an orchagent that describes the switch to a running syncd, which alone has the

@@ -1,6 +1,7 @@
 //! Makes orchagent compare each new run of syncd with what it requested ([`ribtide_swss::orch::Orch::verify`]): the keys of
 //! ASIC_DB come from here, what they hold is read through syncd.
 
+use super::asic_db::COLD_VIDS;
 use super::orch_stage::OrchStage;
 use super::syncd_generation::RUN;
 use super::{Daemon, Error};
@@ -10,6 +11,7 @@ use ribtide_runtime::thread::{self, Ends};
 use ribtide_swss::Db;
 use ribtide_swss::sai::text;
 use ribtide_tables::{Connection, TableError, wake_ups};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Interval of a look at the run of syncd, without a message.
@@ -61,9 +63,11 @@ fn compare(handle: &StageHandle<OrchStage>, surplus: bool, asic: &mut Connection
         return Ok(());
     }
     let prefix = asic.database().key("ASIC_STATE", "");
+    let own: HashSet<String> = asic.query(&["HKEYS", COLD_VIDS])?.into_texts().into_iter().collect();
     asic.scan(&format!("{prefix}*"), |_, names| {
         let keys = names.iter().filter_map(|name| name.strip_prefix(&prefix));
-        let keys: Vec<_> = keys.filter_map(|key| text::read_row_key(key).ok()).collect();
+        let made = keys.filter(|key| key.split_once(':').is_none_or(|(_, id)| !own.contains(id)));
+        let keys: Vec<_> = made.filter_map(|key| text::read_row_key(key).ok()).collect();
         let _ = handle.wait(move |stage| stage.orch.syncd_has(keys));
         Ok(())
     })?;

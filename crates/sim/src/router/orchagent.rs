@@ -639,7 +639,10 @@ impl Orchagent {
         self.set_links();
         if !self.trusts_syncd {
             self.orch.verify(true);
-            self.orch.syncd_has(self.asic_db.objects.keys().copied());
+            let mut hidden = self.asic_db.hidden.clone();
+            let own: BTreeSet<Oid> = hidden.iter_mut().flat_map(|attr| attr.oids_mut().to_vec()).collect();
+            let keys = self.asic_db.objects.keys().copied();
+            self.orch.syncd_has(keys.filter(|(_, id)| id.oid().is_none_or(|oid| !own.contains(&oid))));
             self.orch.syncd_has_no_more();
         }
         true

@@ -17,20 +17,26 @@
 //! the next one describes the switch in a view.
 
 use super::bulker::{Bulker, Context, is_single};
-use super::routes::ExpectedEntry;
+use super::routes::{ExpectedEntry, RouteName};
 use super::{Orch, OrchEvent};
 use crate::sai::{
-    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, PacketAction, RouteEntry, SaiCall, SaiReply, Status,
-    Verb,
+    Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SaiCall, SaiReply,
+    Status, Verb,
 };
 use crate::syncd::{is_missing, place};
 use ribtide_prefix::Map;
 
 /// How often all is read while something differs.
 const ROUNDS: u32 = 3;
-/// The types whose objects are removed when orchagent does not know them. It makes all of these, and
-/// the chip has none of its own.
-const REMOVED: [ObjectType; 7] = [
+/// The types whose objects are removed when orchagent does not know them: those that it makes, but ports.
+const REMOVED: [ObjectType; 14] = [
+    ObjectType::Hostif,
+    ObjectType::Lag,
+    ObjectType::LagMember,
+    ObjectType::Vlan,
+    ObjectType::BridgePort,
+    ObjectType::VlanMember,
+    ObjectType::VirtualRouter,
     ObjectType::RouterInterface,
     ObjectType::NeighborEntry,
     ObjectType::NextHop,
@@ -44,8 +50,8 @@ const REMOVED: [ObjectType; 7] = [
 pub(super) enum Asked {
     /// These objects were read, which should have these attributes.
     Read(ObjectType, Vec<(ObjectId, Attrs)>),
-    /// They were repaired.
-    Repair(Verb, usize),
+    /// These were repaired.
+    Repair(Verb, ObjectType, Vec<ObjectId>),
 }
 
 /// What differed.
@@ -112,7 +118,7 @@ pub(super) struct Verification {
     before: Differences,
     /// Objects and routes of a round.
     compared: usize,
-    /// Objects of ASIC_DB that orchagent did not know when they were found.
+    /// Objects of ASIC_DB that orchagent did not know when they were found, until they are removed.
     unknown: Vec<(ObjectType, ObjectId)>,
     awaits_keys: bool,
     /// Whether it is the turn of other requests, while routes are compared.
@@ -188,7 +194,7 @@ impl Verification {
         let mut items = items.into_iter().peekable();
         while items.peek().is_some() {
             let mut bulk: Vec<Item> = items.by_ref().take(size).collect();
-            let count = bulk.len();
+            let ids = bulk.iter().map(|item| item.id).collect();
             let call = match bulk.pop() {
                 Some(item) if bulk.is_empty() && object != ObjectType::NextHopGroupMember => {
                     SaiCall::One { verb, object, item }
@@ -198,7 +204,7 @@ impl Verification {
                     SaiCall::Bulk { verb, object, items: bulk, mode: ErrorMode::IgnoreError }
                 }
             };
-            self.enqueue(call, Asked::Repair(verb, count), bulker);
+            self.enqueue(call, Asked::Repair(verb, object, ids), bulker);
         }
     }
 
@@ -213,10 +219,10 @@ impl Verification {
         self.enqueue(SaiCall::BulkGet { object, items }, Asked::Read(object, wanted), bulker);
     }
 
-    fn repaired(&mut self, verb: Verb, count: usize, reply: &SaiReply) {
+    fn repaired(&mut self, verb: Verb, object: ObjectType, ids: Vec<ObjectId>, reply: &SaiReply) {
         let mut statuses = reply.statuses.clone();
-        statuses.resize(count, reply.status);
-        for status in statuses {
+        statuses.resize(ids.len(), reply.status);
+        for (id, status) in ids.into_iter().zip(statuses) {
             let done = match verb {
                 Verb::Create => status.is_success() || status == Status::ItemAlreadyExists,
                 Verb::Set => status.is_success(),
@@ -225,6 +231,8 @@ impl Verification {
             if !done {
                 self.failed += 1;
                 self.status = Some(status);
+                // What uses it may be repaired in the next round.
+                self.unknown.extend((verb == Verb::Remove).then_some((object, id)));
             }
         }
     }
@@ -304,7 +312,7 @@ impl Orch {
         verification.awaits_keys = keys;
     }
 
-    /// Takes in keys of ASIC_DB.
+    /// Takes in keys of ASIC_DB, without those of objects that the chip has of its own.
     pub fn syncd_has(&mut self, keys: impl IntoIterator<Item = (ObjectType, ObjectId)>) {
         for (object, id) in keys {
             if REMOVED.contains(&object) && !self.is_known(&id) {
@@ -318,11 +326,14 @@ impl Orch {
         self.verification.awaits_keys = false;
     }
 
-    /// Whether orchagent has an object, or did not decide that it has none.
+    /// Whether orchagent has an object, or may have it because of a request in flight.
     fn is_known(&self, id: &ObjectId) -> bool {
         match id {
-            ObjectId::Route(RouteEntry { vr, .. }) if self.objects.vrfs.by_oid(*vr).is_none() => false,
-            ObjectId::Route(_) | ObjectId::Inseg(_) => self.expected_entry(id) != ExpectedEntry::Absent,
+            ObjectId::Route(RouteEntry { vr, dest, .. }) => {
+                let name = |vrf| RouteName { vrf, prefix: *dest };
+                self.objects.vrfs.by_oid(*vr).is_some_and(|vrf| !self.routes.has_no_entry(name(vrf)))
+            }
+            ObjectId::Inseg(entry) => !self.routes.has_no_entry(RouteName::of_label(entry.label)),
             _ => self.verification.requested.contains_key(id),
         }
     }
@@ -406,16 +417,19 @@ impl Orch {
                 }
             }
         }
-        // An entry that forwards may have been made to drop.
+        // An entry that forwards may drop, and one that drops may keep a group that is to be removed in use.
         for (_, attrs) in &mut routes {
-            if matches!(attrs.as_slice(), [Attr::RouteNextHop(_)]) {
-                attrs.push(Attr::RoutePacketAction(PacketAction::Forward));
-            }
+            attrs.extend(match attrs.as_slice() {
+                [Attr::RouteNextHop(_)] => Some(Attr::RoutePacketAction(PacketAction::Forward)),
+                [Attr::RoutePacketAction(PacketAction::Drop)] => Some(Attr::RouteNextHop(Oid::NULL)),
+                _ => None,
+            });
         }
         for (_, attrs) in &mut labels {
-            if attrs.iter().all(|attr| !matches!(attr, Attr::InsegPacketAction(_))) {
-                attrs.push(Attr::InsegPacketAction(PacketAction::Forward));
-            }
+            attrs.push(match attrs.iter().any(|attr| matches!(attr, Attr::InsegPacketAction(_))) {
+                true => Attr::InsegNextHop(Oid::NULL),
+                false => Attr::InsegPacketAction(PacketAction::Forward),
+            });
         }
         let bulker = &mut self.outbox.bulker;
         self.verification.read(ObjectType::RouteEntry, routes, bulker);
@@ -444,7 +458,9 @@ impl Orch {
         }
         self.verification.open = self.verification.open.saturating_sub(1);
         let (object, wanted) = match asked {
-            Asked::Repair(verb, count) => return self.verification.repaired(verb, count, reply),
+            Asked::Repair(verb, object, ids) => {
+                return self.verification.repaired(verb, object, ids, reply);
+            }
             Asked::Read(object, wanted) => (object, wanted),
         };
         let (mut creates, mut sets) = (Vec::new(), Vec::new());

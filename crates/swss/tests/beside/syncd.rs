@@ -86,11 +86,14 @@ impl Syncd {
                         "SAI_STATUS_{}",
                         if fields.is_some() { "SUCCESS" } else { "ITEM_NOT_FOUND" }
                     ));
-                    let forward = "SAI_PACKET_ACTION_FORWARD".to_owned();
                     let value = |part: &str, fields: &Fields| {
                         let name = part.split_once('=').unwrap().0;
-                        let is_action = name == "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION";
-                        let value = fields.get(name).or(is_action.then_some(&forward))?;
+                        let default = match name {
+                            "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION" => Some("SAI_PACKET_ACTION_FORWARD"),
+                            "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID" => Some("oid:0x0"),
+                            _ => None,
+                        };
+                        let value = fields.get(name).map(String::as_str).or(default)?;
                         Some(format!("{name}={value}"))
                     };
                     let values =

@@ -22,10 +22,19 @@ pub enum ExpectedEntry {
 }
 
 impl Routes {
+    /// Whether a request about the route is in flight, or the last one was carried out in part.
+    fn is_undecided(&self, id: RouteId) -> bool {
+        self.table.task(id).is_some_and(|task| matches!(task.state, State::InFlight(_)) || task.half)
+    }
+
+    /// Whether the chip should have no entry of a route, be it that its row was refused.
+    pub(in crate::orch) fn has_no_entry(&self, name: RouteName) -> bool {
+        let has_none = |id| !self.is_undecided(id) && self.table.reference(id).is_none();
+        !name.is_permanent() && self.table.find(name).is_none_or(has_none)
+    }
+
     fn expected(&self, id: RouteId, objects: &Objects) -> ExpectedEntry {
-        let unknown =
-            self.table.task(id).is_some_and(|task| matches!(task.state, State::InFlight(_)) || task.half);
-        if unknown || self.table.has_failed(id) {
+        if self.is_undecided(id) || self.table.has_failed(id) {
             return ExpectedEntry::Unknown;
         }
         let target = self.table.reference(id).map(|reference| reference.target);

@@ -370,7 +370,23 @@ impl Sai for Chip {
                 (ObjectType::Port, Attr::PortLanes(_)) => {
                     self.objects[&id.oid().unwrap()].1.first().cloned().ok_or(Status::NotSupported)?
                 }
-                _ => return Err(Status::NotSupported),
+                (_, wanted) => {
+                    let known = match id {
+                        ObjectId::Oid(oid) => self.objects.get(oid).map(|(_, attrs)| attrs),
+                        ObjectId::Route(entry) => self.routes.get(entry),
+                        ObjectId::Neighbor(entry) => self.neighbors.get(entry),
+                        ObjectId::Inseg(entry) => self.labels.get(entry),
+                    };
+                    let known = known.ok_or(Status::ItemNotFound)?.iter().find(|attr| attr.same_kind(wanted));
+                    let default = match wanted {
+                        Attr::RoutePacketAction(_) => Some(Attr::RoutePacketAction(PacketAction::Forward)),
+                        Attr::InsegPacketAction(_) => Some(Attr::InsegPacketAction(PacketAction::Forward)),
+                        Attr::RouteNextHop(_) => Some(Attr::RouteNextHop(Oid::NULL)),
+                        Attr::InsegNextHop(_) => Some(Attr::InsegNextHop(Oid::NULL)),
+                        _ => None,
+                    };
+                    known.cloned().or(default).ok_or(Status::NotSupported)?
+                }
             };
         }
         Ok(())
