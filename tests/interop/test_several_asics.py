@@ -53,9 +53,11 @@ class Asic(Sonic):
         if suppress:
             redis.Redis(unix_socket_path=str(socket), db=CONFIG).hset("DEVICE_METADATA|localhost", "suppress-fib-pending", "enabled")
             flags["orchagent"].append("-F")
-        for name, options in flags.items():
-            self.processes[name] = host.start(f"{name}{number}", "env", *(f"{k}={v}" for k, v in self.of_it.items()),
-                                              binary(), name, *options, *self.databases)
+        run = lambda name: host.start(f"{name}{number}", "env", *(f"{k}={v}" for k, v in self.of_it.items()),
+                                      binary(), name, *flags[name], *self.databases)
+        for name in flags:
+            self.processes[name] = run(name)
+        self.restart_syncd = lambda: self.processes.update(syncd=run("syncd"))
         self.everything_else()
 
     def gateways(self, prefixes):
@@ -169,3 +171,37 @@ def test_route_check_and_explain_look_at_every_asic(host):
     refused = subprocess.run([binary(), "route-check", "--sonic", "--syncd", "/s", *map(str, asics[0].databases)],
                              capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "asic0=/s" in refused.stderr, refused.stderr
+
+
+def test_an_asic_whose_syncd_finds_other_rows_is_repaired(host):
+    """Rows of one ASIC are deleted and changed while its syncd is away: its orchagent repairs it, and the other ASIC has
+    nothing to do."""
+    for port in PORTS:
+        host.lan(port.name, *port.addresses)
+    databases = servers(host, 2)
+    unrepaired = {daemon: ["--reconcile-interval", "0"] for daemon in FLAGS}
+    asics = [Asic(host, number, databases, more=unrepaired) for number in range(2)]
+    alive = [process for asic in asics for process in asic.alive()]
+    Ribtide(host, ROUTER)
+    sender = Speaker(host, SENDER, 65010)
+    sender.send(update(ALL[:50], [65010], GATEWAYS[0]) + update(ALL[50:60], [65010], GATEWAYS[1]))
+    hops = [GATEWAYS[0]] * 50 + [GATEWAYS[1]] * 10
+    for asic in asics:
+        wait_for("they are there", lambda: asic.gateways(ALL[:60]) == hops, 120, 0.5, alive=alive)
+        wait_for("ASIC_DB has them", lambda: asic.chip_routes() >= 60, 60, alive=alive)
+    asic, other = asics[1], asics[0]
+    objects = set(asic.asic.keys("ASIC_STATE:*"))
+    key = lambda prefix: next(key for key in objects if f'"{prefix}"' in key)
+    asic.processes["syncd"].kill()
+    for prefix in ALL[:10]:
+        asic.asic.delete(key(prefix))
+    for prefix in ALL[10:20]:
+        asic.asic.hset(key(prefix), mapping=asic.asic.hgetall(key(ALL[50])))
+    asic.restart_syncd()
+    orchagent = asic.processes["orchagent"]
+    wait_for("orchagent says so", lambda: "syncd was started again without what was requested" in orchagent.log(1 << 16), 60,
+             alive=[orchagent, asic.processes["syncd"]])
+    assert asic.gateways(ALL[:60]) == hops and set(asic.asic.keys("ASIC_STATE:*")) == objects
+    asic.agrees()
+    assert "was started again" not in other.processes["orchagent"].log(1 << 16)
+    other.agrees()

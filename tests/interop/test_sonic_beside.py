@@ -516,56 +516,103 @@ def test_what_cannot_work_beside_is_refused(host, config, sentence):
     assert process.popen.poll() != 0 and sentence in process.log(1 << 16)
 
 
+class AtRibtidesSyncd:
+    """Both orchagents at ribtide's syncd and virtual switch. `mode`: the transport towards syncd."""
+
+    def __init__(self, host, stack, mode):
+        self.host, self.stack, self.sonic = host, stack, beside(host, mode=mode, start=False)
+        self.sonic.flags["syncd"] += ["-z", mode, "--reconcile-interval", "0"]
+        self.sonic.start("syncd")
+        self.sonic.start("orchagent")
+        self.describe()
+        self.interfaces(1)
+        self.rows = stack.enter_context(zmq.stock(host, "PUSH", connect=8100))
+
+    def describe(self):
+        """SONiC's orchagent starts."""
+        self.client = client = Client(self.stack.enter_context(zmq.stock(self.host, "REQ", connect=REQUESTS)))
+        client.done("INIT_VIEW", "notify")
+        client.done(SWITCH_KEY, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true", "SAI_SWITCH_ATTR_SRC_MAC_ADDRESS", "02:00:00:00:00:01")
+        get = lambda name, value: client.ask(SWITCH_KEY, "get", name, value)[3]
+        self.router = get("SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0")
+        get("SAI_SWITCH_ATTR_CPU_PORT", "oid:0x0")
+        count = int(get("SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS", "0"))
+        self.ports = get("SAI_SWITCH_ATTR_PORT_LIST", f"{count}:" + ",".join(["oid:0x0"] * count)).split(":", 1)[1].split(",")
+        for dest in ("0.0.0.0/0", "::/0"):
+            key = route_key(dest).replace(ROUTER, self.router)
+            client.done(f"{ROUTE}:{key}", "create", "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP")
+        client.done("APPLY_VIEW", "notify")
+
+    def interfaces(self, run):
+        """Two, each with a neighbour, in the ids of a run."""
+        for n in range(2):
+            name = f"Ethernet{n * 4}"
+            self.client.done(f"SAI_OBJECT_TYPE_HOSTIF:oid:0xd{run:04x}{n:08x}", "create", "SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV",
+                             "SAI_HOSTIF_ATTR_OBJ_ID", self.ports[n], "SAI_HOSTIF_ATTR_NAME", name)
+            self.client.done(f"{RIF}:{rif_id(n, run)}", "create", "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID", self.router,
+                             "SAI_ROUTER_INTERFACE_ATTR_TYPE", "SAI_ROUTER_INTERFACE_TYPE_PORT", "SAI_ROUTER_INTERFACE_ATTR_PORT_ID",
+                             self.ports[n], "SAI_ROUTER_INTERFACE_ATTR_MTU", "9100")
+            neighbor = dumps({"ip": f"10.0.{n}.2", "rif": rif_id(n, run), "switch_id": SWITCH})
+            self.client.done(f"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{neighbor}", "create", "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS",
+                             "02:00:00:00:00:02")
+            self.client.done(f"{NEXT_HOP}:{hop_id(n, run)}", "create", "SAI_NEXT_HOP_ATTR_TYPE", "SAI_NEXT_HOP_TYPE_IP", "SAI_NEXT_HOP_ATTR_IP",
+                             f"10.0.{n}.2", "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID", rif_id(n, run))
+
+    def send(self, *changes):
+        """Rows of routes: (destination, numbers of the interfaces that it goes to)."""
+        row = lambda to: zmq.row(protocol="bgp", nexthop=",".join(f"10.0.{n}.2" for n in to), ifname=",".join(f"Ethernet{n * 4}" for n in to))
+        self.rows.send(zmq.message("ROUTE_TABLE", *((dest, row(to)) for dest, to in changes)))
+
+    def wait(self, count):
+        wait_for("all are in the chip", lambda: self.sonic.chip_routes() >= count, 60, 0.05, alive=self.sonic.alive())
+
+
 @pytest.mark.parametrize("mode", ["zmq_sync", "redis_sync"])
 def test_a_restarted_client_at_ribtides_syncd(host, mode):
-    """The same with the virtual switch as the chip: its syncd compares views by content. `mode`: the transport towards syncd."""
+    """The same with the virtual switch as the chip: its syncd compares views by content."""
     with contextlib.ExitStack() as stack:
-        sonic = beside(host, mode=mode, start=False)
-        sonic.flags["syncd"] += ["-z", mode]
-        sonic.start("syncd")
-        sonic.start("orchagent")
-
-        def describe():
-            client = Client(stack.enter_context(zmq.stock(host, "REQ", connect=REQUESTS)))
-            client.done("INIT_VIEW", "notify")
-            client.done(SWITCH_KEY, "create", "SAI_SWITCH_ATTR_INIT_SWITCH", "true", "SAI_SWITCH_ATTR_SRC_MAC_ADDRESS", "02:00:00:00:00:01")
-            get = lambda name, value: client.ask(SWITCH_KEY, "get", name, value)[3]
-            router = get("SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID", "oid:0x0")
-            cpu = get("SAI_SWITCH_ATTR_CPU_PORT", "oid:0x0")
-            count = int(get("SAI_SWITCH_ATTR_NUMBER_OF_ACTIVE_PORTS", "0"))
-            ports = get("SAI_SWITCH_ATTR_PORT_LIST", f"{count}:" + ",".join(["oid:0x0"] * count)).split(":", 1)[1].split(",")
-            for dest in ("0.0.0.0/0", "::/0"):
-                key = route_key(dest).replace(ROUTER, router)
-                client.done(f"{ROUTE}:{key}", "create", "SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION", "SAI_PACKET_ACTION_DROP")
-            client.done("APPLY_VIEW", "notify")
-            return client, router, cpu, ports
-
-        def interfaces(client, router, ports, run):
-            for n in range(2):
-                name = f"Ethernet{n * 4}"
-                client.done(f"SAI_OBJECT_TYPE_HOSTIF:oid:0xd{run:04x}{n:08x}", "create", "SAI_HOSTIF_ATTR_TYPE", "SAI_HOSTIF_TYPE_NETDEV",
-                            "SAI_HOSTIF_ATTR_OBJ_ID", ports[n], "SAI_HOSTIF_ATTR_NAME", name)
-                client.done(f"{RIF}:{rif_id(n, run)}", "create", "SAI_ROUTER_INTERFACE_ATTR_VIRTUAL_ROUTER_ID", router,
-                            "SAI_ROUTER_INTERFACE_ATTR_TYPE", "SAI_ROUTER_INTERFACE_TYPE_PORT", "SAI_ROUTER_INTERFACE_ATTR_PORT_ID", ports[n],
-                            "SAI_ROUTER_INTERFACE_ATTR_MTU", "9100")
-                neighbor = dumps({"ip": f"10.0.{n}.2", "rif": rif_id(n, run), "switch_id": SWITCH})
-                client.done(f"SAI_OBJECT_TYPE_NEIGHBOR_ENTRY:{neighbor}", "create", "SAI_NEIGHBOR_ENTRY_ATTR_DST_MAC_ADDRESS", "02:00:00:00:00:02")
-                client.done(f"{NEXT_HOP}:{hop_id(n, run)}", "create", "SAI_NEXT_HOP_ATTR_TYPE", "SAI_NEXT_HOP_TYPE_IP", "SAI_NEXT_HOP_ATTR_IP",
-                            f"10.0.{n}.2", "SAI_NEXT_HOP_ATTR_ROUTER_INTERFACE_ID", rif_id(n, run))
-
-        client, router, _, ports = describe()
-        interfaces(client, router, ports, 1)
-        row = lambda *n: zmq.row(protocol="bgp", nexthop=",".join(f"10.0.{i}.2" for i in n), ifname=",".join(f"Ethernet{i * 4}" for i in n))
-        rows = stack.enter_context(zmq.stock(host, "PUSH", connect=8100))
-        changes = [(f"100.{n // 256}.{n % 256}.0/24", row(n % 2)) for n in range(5000)] + [("101.0.0.0/24", row(0, 1))]
+        world = AtRibtidesSyncd(host, stack, mode)
+        sonic = world.sonic
+        changes = [(f"100.{n // 256}.{n % 256}.0/24", [n % 2]) for n in range(5000)] + [("101.0.0.0/24", [0, 1])]
         begin = time.monotonic()
-        rows.send(zmq.message("ROUTE_TABLE", *changes))
-        wait_for("all are in the chip", lambda: sonic.chip_routes() >= 5003, 60, 0.05, alive=sonic.alive())
+        world.send(*changes)
+        world.wait(5003)
         print(f"5,001 routes in {time.monotonic() - begin:.2f} s")
         lookup = lambda: [sonic.lookup(f"100.0.{n}.1") for n in (0, 1)] + [sonic.lookup("101.0.0.1")]
         before = lookup()
-        client, router, _, ports = describe()
+        world.describe()
         assert lookup() == before and sonic.chip_routes() >= 5003
-        interfaces(client, router, ports, 2)
+        world.interfaces(2)
         wait_for("one next hop for each neighbour is left", lambda: len(sonic.asic.keys(f"ASIC_STATE:{NEXT_HOP}:*")) == 2, 30, alive=sonic.alive())
         assert sonic.chip_routes() >= 5003
+
+
+@pytest.mark.parametrize("mode", ["zmq_sync", "redis_sync"])
+def test_rows_that_are_lost_while_ribtides_syncd_is_away(host, mode):
+    """ribtide's orchagent reads its routes and groups back, in the ids of the view; the rest is the client's, and stays."""
+    with contextlib.ExitStack() as stack:
+        world = AtRibtidesSyncd(host, stack, mode)
+        sonic = world.sonic
+        dests = [f"100.0.{n}.0/24" for n in range(40)]
+        world.send(*((dest, [n % 2]) for n, dest in enumerate(dests)), ("101.0.0.0/24", [0, 1]))
+        world.wait(43)
+        look = lambda: [{**answer, "hops": sorted(answer["hops"], key=str)} for answer in sonic.query_all([f"route {d}" for d in [*dests, "101.0.0.0/24"]])
+                        if answer]
+        before, objects = look(), set(sonic.asic.keys("ASIC_STATE:*"))
+        assert len(before) == 41
+        sonic.processes["syncd"].kill()
+        key = lambda dest: next(key for key in objects if f'"{dest}"' in key)
+        for dest in dests[:10]:
+            sonic.asic.delete(key(dest))
+        for n, dest in enumerate(dests[10:20]):
+            sonic.asic.hset(key(dest), "SAI_ROUTE_ENTRY_ATTR_NEXT_HOP_ID", hop_id(1 - n % 2))
+        sonic.asic.delete(next(key for key in objects if "NEXT_HOP_GROUP_MEMBER" in key))
+        sonic.start("syncd")
+        orchagent = sonic.processes["orchagent"]
+        wait_for("orchagent says so", lambda: "syncd was started again without what was requested" in orchagent.log(1 << 16), 60,
+                 alive=sonic.alive())
+        assert look() == before and set(sonic.asic.keys("ASIC_STATE:*")) == objects
+        # The client goes on.
+        world.describe()
+        world.interfaces(2)
+        assert look() == before

@@ -10,6 +10,8 @@ PORT = 2620
 #: A server that stands still reads nothing meanwhile.
 SENT = 600
 NEWROUTE, DELROUTE = 24, 25
+#: RTN_UNICAST and RTN_BLACKHOLE of rtnetlink.
+UNICAST, BLACKHOLE = 1, 6
 AF_MPLS = 28
 OFFLOAD = 0x4000
 
@@ -92,11 +94,11 @@ def label_route(message, label, hops=(), kind=1, protocol=186):
     return framed(message, body + next_hops(hops, lambda gateway, stack: (attribute(19, labels(stack)) if stack else b"") + via(gateway)))
 
 
-def route(kind, prefix, gateway=None, ifindex=0, table=254, protocol=186, hops=()):
+def route(kind, prefix, gateway=None, ifindex=0, table=254, protocol=186, hops=(), action=UNICAST):
     """A frame with one message. `hops`, instead of a gateway: (gateway, interface, labels to put on)."""
     network = ipaddress.ip_network(prefix)
     family = 2 if network.version == 4 else 10
-    body = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, protocol, 0, 1, 0)
+    body = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, table, protocol, 0, action, 0)
     body += attribute(1, network.network_address.packed)
     if gateway:
         body += attribute(5, ipaddress.ip_address(gateway).packed) + attribute(4, struct.pack("=I", ifindex))
