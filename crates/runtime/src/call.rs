@@ -2,7 +2,7 @@
 //!
 //! A call should return a page: a walk over a whole table stops routing for as long.
 
-use crate::ring::Wake;
+use crate::ring::{Closed, Wake};
 use crate::sync::{Mutex, channel};
 use std::cell::Cell;
 use std::fmt;
@@ -66,6 +66,13 @@ impl fmt::Display for NoReply {
 }
 
 impl std::error::Error for NoReply {}
+
+impl NoReply {
+    /// The end of the stage, unless the stage is only busy.
+    pub fn closed(self) -> Option<Closed> {
+        self.stopped.then_some(Closed)
+    }
+}
 
 impl<S> StageHandle<S> {
     /// The same handle, which also calls `wake`, if there is one, after each call: for stages that
@@ -217,7 +224,7 @@ mod tests {
         let first = handle.start(|v| v.iter().sum::<u32>()).unwrap();
         assert_eq!(first.wait(), Ok(6));
         stage.join().unwrap();
-        assert!(handle.wait(|v| v.len()).is_err());
+        assert_eq!(handle.wait(|v| v.len()).map_err(NoReply::closed), Err(Some(Closed)));
         let message = handle.call(|v| v.len()).unwrap_err().to_string();
         assert_eq!(message, "the shard stage has stopped; its log has the reason");
     }

@@ -17,7 +17,7 @@ use crate::log::{self, target};
 use crate::registry;
 use crate::ring::{Progress, Rings};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::thread::{self, Ends, Stop};
+use crate::thread::{self, Ended, Stop};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -100,8 +100,8 @@ impl Watchdog {
     pub fn start(rings: Rings, timeout: Duration, exit: Duration, stop: &Stop) -> io::Result<Watchdog> {
         let watchdog = Watchdog::new(rings, timeout);
         watchdog.configure(timeout, exit);
-        let (its, signal) = (watchdog.clone(), stop.signal());
-        thread::spawn("watchdog", Ends::AtStop(stop.clone()), move || {
+        let (its, signal, stop) = (watchdog.clone(), stop.signal(), stop.clone());
+        thread::spawn("watchdog", move || {
             while !signal.sleep(its.interval()) {
                 let now = Instant::now();
                 let stalls = its.look(now);
@@ -110,6 +110,7 @@ impl Watchdog {
                     end_process(stall);
                 }
             }
+            Ended::at_stop(&stop)
         })?;
         Ok(watchdog)
     }
@@ -379,6 +380,7 @@ impl PeerWait {
 mod tests {
     use super::*;
     use crate::log::{LogSettings, capture};
+    use std::convert::Infallible;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
     /// Peers are of the process, so the tests run one after the other.
@@ -558,7 +560,7 @@ mod tests {
         log::start(&LogSettings::default()).unwrap();
         let (rings, [queue, name]) = (Rings::default(), STALLED);
         let (tx, rx) = rings.bounded(queue, 4);
-        thread::spawn(name, Ends::WithOwner, move || {
+        thread::spawn(name, move || -> Infallible {
             rx.recv().unwrap();
             // It never goes on.
             loop {

@@ -276,7 +276,7 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         max: usize,
         mut record: Option<&mut Recording>,
     ) -> Result<usize, Error> {
-        self.ready |= self.consumer.wake_up().take().map_err(|Closed| {
+        self.ready |= self.consumer.wake_up().take().map_err(|Closed { .. }| {
             Error::new(format!("the table {} has no reader any more; the log has the reason", R::TABLE))
         })?;
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));

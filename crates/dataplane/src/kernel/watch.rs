@@ -25,6 +25,7 @@ use ribtide_wire::netlink::numbers::{
     RTNLGRP_NEXTHOP,
 };
 use ribtide_wire::netlink::{Content, Route};
+use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -198,10 +199,11 @@ impl Watcher {
         })
     }
 
-    pub(super) fn run(mut self) {
-        let mut sent = self.begin();
-        while sent.is_ok() && !self.stop.stopped() {
-            sent = self.step();
+    pub(super) fn run(mut self) -> Result<Infallible, Closed> {
+        self.begin()?;
+        loop {
+            self.stop.running()?;
+            self.step()?;
         }
     }
 
@@ -416,8 +418,8 @@ impl Watcher {
             let requests = &mut self.requests;
             match self.imported.iter_mut().try_for_each(|imported| imported.read_all(requests)) {
                 Ok(()) => break,
-                Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
+                    self.stop.running()?;
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,

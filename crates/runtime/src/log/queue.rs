@@ -2,8 +2,10 @@
 
 use super::limit::Limit;
 use super::target;
-use crate::thread::{self, Ends};
+use crate::ring::Closed;
+use crate::thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,7 +44,7 @@ impl Queue {
         to: impl Write + Send + 'static,
     ) -> io::Result<()> {
         let dropped = self.dropped.clone();
-        thread::spawn("log", Ends::WithOwner, move || write(&items, &dropped, &limit, to)).map(drop)
+        thread::spawn("log", move || write(&items, &dropped, &limit, to)).map(drop)
     }
 
     /// The number of lines that were dropped.
@@ -81,14 +83,19 @@ impl<'a> MakeWriter<'a> for Queue {
 }
 
 /// Writes until every sender is gone. A reader that went away takes nothing with it.
-fn write(items: &Receiver<Item>, dropped: &AtomicU64, limit: &Limit, mut to: impl Write) {
+fn write(
+    items: &Receiver<Item>,
+    dropped: &AtomicU64,
+    limit: &Limit,
+    mut to: impl Write,
+) -> Result<Infallible, Closed> {
     let (mut reported, mut limited_at) = (0, Instant::now());
     loop {
         match items.recv_timeout(LIMIT_INTERVAL) {
             Ok(Item::Line(line)) => drop(to.write_all(&line)),
             Ok(Item::Flush(done)) => drop(done.send(())),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return Err(Closed),
         }
         let now = Instant::now();
         if now.duration_since(limited_at) >= LIMIT_INTERVAL {
@@ -119,8 +126,9 @@ mod tests {
         let dropped = queue.dropped.clone();
         drop(queue);
         let mut written = Vec::new();
-        let report =
-            capture(&LogSettings::default(), || write(&items, &dropped, &Limit::default(), &mut written));
+        let report = capture(&LogSettings::default(), || {
+            _ = write(&items, &dropped, &Limit::default(), &mut written);
+        });
         assert_eq!(String::from_utf8(written).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
         assert!(
             report.contains(" WARN log: lines were dropped") && report.ends_with(" dropped=96\n"),
