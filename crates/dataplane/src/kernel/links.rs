@@ -16,6 +16,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Closed, Sender};
 use ribtide_runtime::thread::{self, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
 use std::convert::Infallible;
@@ -96,6 +97,8 @@ pub(super) struct Watcher {
     outputs: Outputs,
     /// Whether the changes are the initial state and no events.
     initial: bool,
+    /// For the watchdog: they cannot be read.
+    unread: PeerWait,
     stop: Stop,
 }
 
@@ -129,6 +132,7 @@ impl Watcher {
             missing: missing.map(|missing| (missing, 0)),
             outputs,
             initial: true,
+            unread: PeerWait::new("the kernel's interfaces".into()),
             stop: stop.clone(),
         })
     }
@@ -169,6 +173,7 @@ impl Watcher {
                 Ok(found) => break missing.set(found),
                 Err(e) => {
                     self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,
@@ -178,6 +183,7 @@ impl Watcher {
                 }
             }
         }
+        self.unread.end();
         if let Some(found) = missing.news(seen) {
             self.interfaces.set_missing(found);
         }
@@ -225,9 +231,13 @@ impl Watcher {
                     |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
                 );
             match read {
-                Ok(()) => return self.notify(),
+                Ok(()) => {
+                    self.unread.end();
+                    return self.notify();
+                }
                 Err(e) => {
                     self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,

@@ -20,6 +20,7 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK,
     RTNLGRP_NEXTHOP,
@@ -121,6 +122,8 @@ pub(super) struct Watcher {
     unverified_since: Option<Instant>,
     /// The CPU time that it took last.
     verify_cost: Duration,
+    /// For the watchdog: routes cannot be read.
+    unread: PeerWait,
     repairs: Arc<RepairCounters>,
     /// When differences were logged.
     logged: Option<Instant>,
@@ -191,6 +194,7 @@ impl Watcher {
             verify_again: false,
             unverified_since: None,
             verify_cost: Duration::ZERO,
+            unread: PeerWait::new("the kernel's routes".into()),
             repairs,
             logged: None,
             notes,
@@ -420,6 +424,7 @@ impl Watcher {
                 Ok(()) => break,
                 Err(e) => {
                     self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,
@@ -429,6 +434,7 @@ impl Watcher {
                 }
             }
         }
+        self.unread.end();
         self.verify_cost = self.system.cpu_time().saturating_sub(before);
         (self.unverified_since, self.verify_again) = (None, false);
         let has_routes = self.imported.iter().any(|imported| !imported.is_empty());

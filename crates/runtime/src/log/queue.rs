@@ -4,6 +4,7 @@ use super::limit::Limit;
 use super::target;
 use crate::ring::Closed;
 use crate::thread;
+use crate::watchdog::PeerWait;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -82,7 +83,7 @@ impl<'a> MakeWriter<'a> for Queue {
     }
 }
 
-/// Writes until every sender is gone. A reader that went away takes nothing with it.
+/// Writes until every sender is gone. A reader that went away takes nothing with it; the watchdog names one that reads nothing.
 fn write(
     items: &Receiver<Item>,
     dropped: &AtomicU64,
@@ -90,9 +91,14 @@ fn write(
     mut to: impl Write,
 ) -> Result<Infallible, Closed> {
     let (mut reported, mut limited_at) = (0, Instant::now());
+    let reader = PeerWait::new("the reader of the log".into());
     loop {
         match items.recv_timeout(LIMIT_INTERVAL) {
-            Ok(Item::Line(line)) => drop(to.write_all(&line)),
+            Ok(Item::Line(line)) => {
+                reader.begin();
+                let _ = to.write_all(&line);
+                reader.end();
+            }
             Ok(Item::Flush(done)) => drop(done.send(())),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Closed),
@@ -115,6 +121,8 @@ fn write(
 mod tests {
     use super::super::{LogSettings, capture};
     use super::*;
+    use crate::ring::Rings;
+    use crate::watchdog::{STALL_TIMEOUT, Watchdog};
 
     #[test]
     fn queue_full_lines_are_dropped_counted_and_reported() {
@@ -135,5 +143,24 @@ mod tests {
             "{report}"
         );
         assert_eq!(report.lines().count(), 1);
+    }
+
+    #[test]
+    fn reader_that_takes_nothing_is_a_peer_of_the_watchdog() {
+        let _one = crate::watchdog::tests::one();
+        let watchdog = Watchdog::new(Rings::default(), STALL_TIMEOUT);
+        let (reader, writer) = io::pipe().unwrap();
+        let (mut queue, items) = Queue::new(4);
+        queue.spawn_writer(items, Limit::default(), writer).unwrap();
+        // More than the pipe has room for.
+        queue.write_all(&[b'x'; 1 << 20]).unwrap();
+        let expected = [("the reader of the log".into(), Some("log".into()), false)];
+        let mut found = Vec::new();
+        while found != expected {
+            let stalls = watchdog.look(Instant::now() + STALL_TIMEOUT);
+            found = stalls.into_iter().map(|stall| (stall.what, stall.thread, stall.is_own)).collect();
+        }
+        drop(reader);
+        while !watchdog.look(Instant::now() + STALL_TIMEOUT).is_empty() {}
     }
 }
