@@ -14,7 +14,7 @@ from harness import Host, Ribtide, binary, blast, wait_for
 from harness.sonic import Sonic
 from test_sonic import ROUTER
 
-PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 #: waitpid(2): of a thread, which no signal announces.
 WALL = 0x40000000
 #: The exit status of a process that a stall of its own ended.
@@ -156,3 +156,22 @@ def test_sonic_daemons_with_stall_exit_outlive_their_peers(host):
         syncd.popen.send_signal(signal.SIGCONT)
     wait_for("the routes arrive", lambda: sonic.chip_routes() > 80_200, 120, alive=[router.process, *sonic.alive()])
     assert not any(daemon.logged("too long") for daemon in sonic.processes.values())
+
+
+def test_stage_that_stands_still_without_a_queue_is_named_by_its_queries(host):
+    router = Ribtide(host, WAITING.replace('fpm = ["127.0.0.1:2620"]', "") + "\n[bfd]\n")
+    show = [binary(), "show", "bfd", "--socket", router.socket]
+    # The first query makes its thread known.
+    assert subprocess.run(show, capture_output=True).returncode == 0
+    bfd = StoppedThread(router.process, "bfd")
+    try:
+        query = subprocess.Popen(show, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        stalls = lambda: health("--socket", router.socket)[1]["stalls"]
+        found = wait_for("it is named", lambda: [s for s in stalls() if s["what"] == "queries to BFD"], 30, alive=[router.process])
+        assert found[0]["thread"] == "bfd" and found[0]["depth"] >= 1
+        assert '{queue="queries to BFD"}' in metric(router, "stalled_seconds")
+        wait_for("it is logged", lambda: router.process.logged("WARN", "work waits without progress", "queries to BFD", "thread=bfd"), 20)
+    finally:
+        bfd.trace(PTRACE_DETACH)
+    query.wait(60)
+    wait_for("it goes on", lambda: health("--socket", router.socket)[0] == 0, 30, alive=[router.process])

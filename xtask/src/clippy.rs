@@ -66,8 +66,7 @@ pub(crate) fn workspace(tree: &Tree) -> Result<Vec<Diagnostic>, String> {
         } else {
             cargo.arg("--lib").args(tree.crates.iter().map(|name| format!("-pribtide-{name}")));
         }
-        cargo.args(["--", "-Dwarnings"]).arg(format!("--force-warn={}", crate::queues::LINT));
-        diagnostics(cargo)
+        lint(cargo)
     })
 }
 
@@ -93,7 +92,14 @@ fn sonic(tree: &Tree) -> Result<Vec<Diagnostic>, String> {
     }
     let mut cargo = tree.cargo();
     cargo.args(["clippy", "--quiet", "--message-format=json", "--target-dir"]).arg(&tree.target);
-    cargo.args(["-pribtide", "--no-default-features", "--bins", "--", "-Dwarnings"]);
+    cargo.args(["-pribtide", "--no-default-features", "--bins"]);
+    lint(cargo)
+}
+
+/// Runs clippy as the workspace is linted. All such runs have the same flags: with others, cargo would check every crate
+/// again, for this run and for the next one with the former flags.
+fn lint(mut cargo: std::process::Command) -> Result<Vec<Diagnostic>, String> {
+    cargo.args(["--", "-Dwarnings"]).arg(format!("--force-warn={}", crate::queues::LINT));
     diagnostics(cargo)
 }
 

@@ -14,6 +14,7 @@ pub mod profiles;
 pub mod queues;
 pub mod ratchet;
 pub mod references;
+pub mod registry;
 pub mod sai_table;
 pub mod sizes;
 pub mod threads;
@@ -40,6 +41,7 @@ pub const CHECKS: &[Check] = &[
     Check { name: "sizes", holds: "a file is one idea", run: sizes::check },
     Check { name: "profiles", holds: "the shipped profile is the tested profile", run: profiles::check },
     Check { name: "untested", holds: "every test runs", run: untested::check },
+    Check { name: "registry", holds: "every thread is in the registry", run: registry::check },
     Check { name: "docs", holds: "documents name paths that exist", run: docs::check },
     Check { name: "book", holds: "every page of docs/ is in the book", run: book::check },
     Check { name: "words", holds: "code and documents use the field's words", run: words::check },

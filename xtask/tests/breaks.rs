@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use xtask::{
-    Tree, book, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet, sizes,
-    threads, untested, words,
+    Tree, book, clippy, dependencies, docs, effects, format, graph, panics, profiles, queues, ratchet,
+    registry, sizes, threads, untested, words,
 };
 
 /// A copy of some folders of the tree and of xtask, which is a member of the workspace. All copies build in one folder,
@@ -272,7 +272,7 @@ fn effects_list_with_a_wrong_path_is_noticed() {
 fn queues_without_name_or_bound_and_threads_without_owner_are_noticed_however_they_are_written() {
     let mut tree = copy("queues", &["crates/prefix", "crates/wire", "crates/bfd"]);
     tree.crates = vec!["bfd".into()];
-    let tokio = "tokio = { version = \"1\", default-features = false, features = [\"sync\"] }";
+    let tokio = "tokio = { version = \"1\", default-features = false, features = [\"sync\", \"rt\"] }";
     let dependencies = format!("[dependencies]\ncrossbeam-channel.workspace = true\n{tokio}\n");
     replace(&tree, "crates/bfd/Cargo.toml", "[dependencies]\n", &dependencies);
     let (bound, name) = ("a queue without a bound", "a queue without a name");
@@ -300,6 +300,12 @@ fn queues_without_name_or_bound_and_threads_without_owner_are_noticed_however_th
         ("t_spawn", "pub fn f() { std::thread::spawn(|| ()); }"),
         ("t_import", "use std::thread::{self as t};\npub fn f() { t::spawn(|| ()); }"),
         ("t_builder", "pub fn f() { let _ = std::thread::Builder::new().spawn(|| ()); }"),
+        ("t_task", "use tokio::task::spawn as s;\npub fn f() { drop(s(std::future::ready(()))); }"),
+        ("t_blocking", "pub fn f() { drop(tokio::task::spawn_blocking(|| ())); }"),
+        ("t_local", "pub fn f() { drop(tokio::task::spawn_local(std::future::ready(()))); }"),
+        ("t_handle", "pub fn f(on: &tokio::runtime::Handle) { drop(on.spawn(std::future::ready(()))); }"),
+        ("t_runtime", "pub fn f(on: &tokio::runtime::Runtime) { drop(on.spawn_blocking(|| ())); }"),
+        ("t_set", "pub fn f(of: &mut tokio::task::JoinSet<()>) { of.spawn(std::future::ready(())); }"),
     ];
     for (module, code) in started {
         add_module(&tree, "bfd", module, code);
@@ -308,7 +314,7 @@ fn queues_without_name_or_bound_and_threads_without_owner_are_noticed_however_th
 
     let faults = threads::check(&tree);
     for (module, _) in started {
-        assert_fault(&faults, &[&format!("crates/bfd/src/{module}.rs:"), "a thread without an owner"]);
+        assert_fault(&faults, &[&format!("crates/bfd/src/{module}.rs:"), "without an owner"]);
     }
     assert_eq!(faults.len(), started.len(), "{faults:#?}");
 
@@ -321,6 +327,30 @@ fn queues_without_name_or_bound_and_threads_without_owner_are_noticed_however_th
     let faults = clippy::check(&tree);
     assert_fault(&faults, &["crates/bfd/src/b_lint.rs:3", "clippy::needless_return"]);
     assert!(!faults.iter().any(|fault| fault.contains("queue") || fault.contains("owner")), "{faults:#?}");
+}
+
+#[test]
+fn registry_without_a_thread_of_the_code_or_of_the_architecture_is_noticed() {
+    let tree = copy("registry", &["crates/runtime", "crates/tables"]);
+    let document = "# A\n\n## Threads and queues\n\n| `rib` | routes |\n| `bfd`, `shard-N` | more |\n\n## B\n\n| `x` |\n";
+    write(&tree, "ARCHITECTURE.md", document);
+    assert_eq!(registry::check(&tree), [""; 0]);
+    replace(&tree, "ARCHITECTURE.md", "`bfd`, `shard-N`", "`bfd`, `shards`");
+    let breaks = [
+        ("r_spawn", "pub fn f() { let _ = thread::spawn(\n    \"r-spawn\", || never()); }", "r-spawn"),
+        ("r_urgent", "pub fn f() { let _ = thread::spawn_urgent(\"r-urgent\", 5, || never()); }", "r-urgent"),
+        ("r_field", "pub const X: Y = Y { serve_thread: \"r-field\" };", "r-field"),
+        ("r_test", "\n#[cfg(test)]\nmod tests { fn f() { let _ = thread::spawn(\"r-test\", never); } }", ""),
+    ];
+    for (module, code, _) in breaks {
+        add_module(&tree, "tables", module, code);
+    }
+    let faults = registry::check(&tree);
+    assert_fault(&faults, &["ARCHITECTURE.md", "the thread shards is not in"]);
+    for (module, _, name) in breaks.iter().filter(|(_, _, name)| !name.is_empty()) {
+        assert_fault(&faults, &[&format!("crates/tables/src/{module}.rs"), name]);
+    }
+    assert_eq!(faults.len(), breaks.len(), "{faults:#?}");
 }
 
 #[test]

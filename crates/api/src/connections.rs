@@ -7,6 +7,7 @@
 
 use super::access::Caller;
 use super::reserve::{Accept, Reserve, is_shortage};
+use super::task;
 use super::tls::Tls;
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -20,6 +21,8 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ribtide_runtime::log::target;
+use ribtide_runtime::thread::Ended;
+use std::convert::Infallible;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,7 +69,8 @@ pub(super) async fn serve<L: Accept>(
     router: Router,
     caller: fn(&L::Io, &L::Address) -> Caller,
     tls: Option<Tls>,
-) where
+) -> Infallible
+where
     L::Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connections = Arc::new(Connections::new(max, reserve));
@@ -74,10 +78,11 @@ pub(super) async fn serve<L: Accept>(
         let (io, address, last) = connections.accept(&listener).await;
         if last {
             let (connections, has_tls) = (connections.clone(), tls.is_some());
-            tokio::spawn(async move {
+            task::spawn("connection", async move {
                 // An error is the client's, which left.
                 let _ = timeout(REFUSAL_TIMEOUT, refuse(io, has_tls)).await;
                 connections.returned();
+                Ended::done()
             });
             continue;
         }
@@ -85,14 +90,14 @@ pub(super) async fn serve<L: Accept>(
         let caller = caller(&io, &address);
         let place = Place { connection: connection.clone(), connections: connections.clone() };
         let (router, connections, tls) = (router.clone(), connections.clone(), tls.clone());
-        tokio::spawn(async move {
+        task::spawn("connection", async move {
             let _place = place;
             match tls {
                 None => exchange(io, caller, router, connection, connections).await,
                 Some(tls) => {
                     let begun = tokio::select! {
                         begun = timeout(HEAD_TIMEOUT, tls.accept(io)) => begun,
-                        () = connection.close.notified() => return,
+                        () = connection.close.notified() => return Ended::done(),
                     };
                     match begun {
                         Ok(Ok(io)) => exchange(io, caller, router, connection, connections).await,
@@ -106,6 +111,7 @@ pub(super) async fn serve<L: Accept>(
                     }
                 }
             }
+            Ended::done()
         });
     }
 }
@@ -375,7 +381,7 @@ mod tests {
         let held = move || async move { hold.notified().await };
         let router = Router::new().route("/", get(|| async { "fine" })).route("/hold", get(held));
         let caller = |_: &TcpStream, peer: &SocketAddr| Caller::Tcp { peer: *peer, local: None };
-        tokio::spawn(serve(listener, max, Arc::default(), router, caller, None));
+        task::spawn("listener", serve(listener, max, Arc::default(), router, caller, None));
         address
     }
 
@@ -451,13 +457,14 @@ mod tests {
         let address = server(1, hold.clone()).await;
         let mut busy = TcpStream::connect(address).await.unwrap();
         busy.write_all(b"GET /hold HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-        let waits = tokio::spawn(answered(address));
-        tokio::task::yield_now().await;
-        hold.notify_one();
         let mut head = [0; 15];
-        busy.read_exact(&mut head).await.unwrap();
+        let ends = async {
+            tokio::task::yield_now().await;
+            hold.notify_one();
+            busy.read_exact(&mut head).await.unwrap();
+        };
+        assert!(tokio::join!(answered(address), ends).0);
         assert_eq!(&head, b"HTTP/1.1 200 OK");
-        assert!(waits.await.unwrap());
     }
 
     #[test]

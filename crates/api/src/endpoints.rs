@@ -11,7 +11,7 @@ use super::request::{
     StaticQuery, TrackedQuery, UrlQuery, ValidationQuery, limit,
 };
 use super::state::ApiState;
-use super::{answers, metrics, openapi, page};
+use super::{answers, metrics, openapi, page, task};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -408,8 +408,6 @@ async fn elsewhere<T: Send + 'static>(
     State(router): State<Arc<ApiState>>,
     answer: impl FnOnce(&ApiState) -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    match tokio::task::spawn_blocking(move || answer(&router)).await {
-        Ok(answer) => answer,
-        Err(e) => Err(Refusal::Busy(format!("the question failed: {e}"))),
-    }
+    let answer = task::blocking(move || answer(&router)).await;
+    answer.unwrap_or_else(|| Err(Refusal::Busy("the router is stopping".into())))
 }

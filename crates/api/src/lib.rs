@@ -3,7 +3,7 @@
 //!
 //! `ribtide_model` has the JSON types, [`endpoints`] the list, [`listener`] the sockets, [`connections`]
 //! their bounds, [`reserve`] their descriptors in need,
-//! [`socket_watch`] the file of the Unix socket, [`access`] the permissions, [`request`] decoding, [`answers`] the calls to stages, a page at a time, and
+//! [`task`] the tasks of the event loop, [`socket_watch`] the file of the Unix socket, [`access`] the permissions, [`request`] decoding, [`answers`] the calls to stages, a page at a time, and
 //! [`body`] their text.
 //! [`openapi`] describes all of that to programs. [`events`] has what clients follow. [`metrics`] has the same data for monitoring, [`page`] the page for
 //! people. The server has a thread of its own.
@@ -25,6 +25,7 @@ mod reserve;
 pub mod route_check;
 mod socket_watch;
 mod state;
+mod task;
 mod tls;
 
 pub use answers::resized;

@@ -7,11 +7,13 @@ use super::endpoints::routes;
 use super::reserve::Reserve;
 use super::socket_watch::keep_socket;
 use super::state::{ApiState, Reload, RouterState};
+use super::task;
 use super::tls::Tls;
 use ribtide_config::ApiConfig;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread;
 use ribtide_runtime::unix_socket::{self, BindError};
 use rustix::process::Resource;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -177,7 +179,7 @@ impl Api {
             .max_blocking_threads(CONCURRENT_REQUESTS_MAX)
             .build()?;
         let max = share(rustix::process::getrlimit(Resource::Nofile).current);
-        runtime.spawn(end_checks(state.clone()));
+        task::spawn_on(runtime.handle(), "checks", end_checks(state.clone()));
         let service = Service { handle: runtime.handle().clone(), router: routes(state), max, reserves };
         let tls = config.tls.as_ref().map(Tls::new);
         let tcp = tcp.map(|tcp| service.tcp(tcp, tls.clone())).transpose()?;
@@ -185,20 +187,19 @@ impl Api {
         let listening = Mutex::new(Listening { config, unix, tcp, tls, file });
         let moved = Arc::new(Notify::new());
         let server = Arc::new(Server { service, listening, socket_moved: moved.clone() });
-        runtime.spawn(keep_socket(Arc::downgrade(&server), moved));
-        thread::spawn("api", Ends::WithOwner, move || runtime.block_on(std::future::pending::<()>()))?;
+        task::spawn_on(runtime.handle(), "socket", keep_socket(Arc::downgrade(&server), moved));
+        thread::spawn("api", move || runtime.block_on(std::future::pending::<Infallible>()))?;
         Ok(ApiServer(server))
     }
 }
 
 /// Frees the memory of checks whose clients were interrupted.
-async fn end_checks(state: Arc<ApiState>) {
+async fn end_checks(state: Arc<ApiState>) -> Infallible {
     loop {
         tokio::time::sleep(CHECK_IDLE / 4).await;
         let ended = state.reload_checks.end_waiting(CHECK_IDLE, Instant::now());
         if !ended.is_empty() {
-            // It fails only when the process ends.
-            let _ = tokio::task::spawn_blocking(move || drop(ended)).await;
+            let _ = task::blocking(move || drop(ended)).await;
         }
     }
 }
@@ -218,14 +219,16 @@ impl Service {
         let _inside = self.handle.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let reserve = self.reserves[0].clone();
-        Ok(self.handle.spawn(serve(listener, self.max, reserve, self.router.clone(), Caller::unix, None)))
+        let listener = serve(listener, self.max, reserve, self.router.clone(), Caller::unix, None);
+        Ok(task::spawn_on(&self.handle, "listener", listener))
     }
 
     fn tcp(&self, listener: TcpListener, tls: Option<Tls>) -> io::Result<JoinHandle<()>> {
         let _inside = self.handle.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let reserve = self.reserves[1].clone();
-        Ok(self.handle.spawn(serve(listener, self.max, reserve, self.router.clone(), Caller::tcp, tls)))
+        let listener = serve(listener, self.max, reserve, self.router.clone(), Caller::tcp, tls);
+        Ok(task::spawn_on(&self.handle, "listener", listener))
     }
 
     /// Closes a listener. Its connections go on.

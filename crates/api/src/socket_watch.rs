@@ -4,7 +4,9 @@
 //! Without the file no client finds the router, although the router still listens.
 
 use super::listener::Server;
+use super::task;
 use ribtide_runtime::log::target;
+use ribtide_runtime::thread::Ended;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use std::io;
@@ -20,14 +22,14 @@ use tokio::time::sleep;
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Keeps the file of the Unix socket there while the API is served. `moved`: its path is another.
-pub(super) async fn keep_socket(server: Weak<Server>, moved: Arc<Notify>) {
+pub(super) async fn keep_socket(server: Weak<Server>, moved: Arc<Notify>) -> Ended {
     let mut failed_before = false;
     loop {
-        let Some(path) = on_thread(&server, Server::socket).await else { return };
+        let Some(path) = on_thread(&server, Server::socket).await else { return Ended::done() };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // The file is looked for only after the watch has begun, so no removal is missed.
         let watch = FolderWatch::new(folder);
-        let Some(restored) = on_thread(&server, Server::restore_socket).await else { return };
+        let Some(restored) = on_thread(&server, Server::restore_socket).await else { return Ended::done() };
         match &restored {
             Ok(true) => tracing::warn!(
                 target: target::API, path = %path.display(),
@@ -60,7 +62,7 @@ pub(super) async fn keep_socket(server: Weak<Server>, moved: Arc<Notify>) {
 /// `None`: the API has ended.
 async fn on_thread<T: Send + 'static>(server: &Weak<Server>, call: fn(&Server) -> T) -> Option<T> {
     let server = server.upgrade()?;
-    tokio::task::spawn_blocking(move || call(&server)).await.ok()
+    task::blocking(move || call(&server)).await
 }
 
 /// Notifications of files that leave a folder.

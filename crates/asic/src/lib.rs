@@ -30,7 +30,7 @@ use ribtide_runtime::call::{CallQueue, NoReply, StageHandle, pair};
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 pub use ribtide_sonicd::Error;
 use ribtide_sonicd::chip_state::{alter, chip_state};
 use ribtide_sonicd::events;
@@ -194,14 +194,14 @@ pub fn start(
             // Without one of its stages the path would stall, so the process exits and is
             // restarted.
             if let Err(e) = body()
-                && !all.stopped()
+                && !all.has_begun()
             {
                 events::log_failure(stage, &e);
                 all.fail();
             }
+            Ended::at_stop(&all)
         };
-        thread::spawn(format!("{name}-{stage}"), Ends::WithOwner, run)
-            .map_err(Error::no_thread(&format!("for {stage}")))
+        thread::spawn(format!("{name}-{stage}"), run).map_err(Error::no_thread(&format!("for {stage}")))
     };
     let (stop_orchagent, stop_syncd, stop_reconcile) = (stop.clone(), stop.clone(), stop);
     stage("syncd", Box::new(move || syncd.run(Some(&asked_syncd), &stop_syncd)))?;

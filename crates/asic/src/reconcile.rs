@@ -13,13 +13,15 @@
 
 use super::Error;
 use ribtide_runtime::call::{NoReply, StageHandle};
-use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
+use ribtide_runtime::ring::Closed;
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use ribtide_sonicd::orch_stage::OrchStage;
 use ribtide_sonicd::reconcile::{RoundLog, chip_table};
 use ribtide_sonicd::syncd_stage::SyncdStage;
 use ribtide_swss::orch::ExpectedEntry;
 use ribtide_swss::sai::{Attrs, Audit, ObjectId, ObjectType, RouteEntry, SWITCH};
 use ribtide_swss::syncd::SyncdOut;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 /// Routes of a page: about a millisecond of each stage.
@@ -50,16 +52,17 @@ pub(super) fn start(
 ) -> Result<(), Error> {
     let stop = stop.signal();
     let mut reconciler = Reconciler { orchagent, syncd, log, rest: REST.1, clean: None, stop };
-    let body = move || {
-        while !reconciler.stop.sleep(interval) {
-            // A stage that has ended stops the process.
-            if reconciler.round(interval).is_err() {
-                return;
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            reconciler.stop.pause(interval)?;
+            // A stage that has ended stops the process; after a busy one the next round compares.
+            if let Some(closed) = reconciler.round(interval).err().and_then(NoReply::closed) {
+                return Err(closed);
             }
             reconciler.log.end();
         }
     };
-    let spawned = thread::spawn(format!("{name}-reconcile"), Ends::WithOwner, body);
+    let spawned = thread::spawn(format!("{name}-reconcile"), body);
     spawned.map(drop).map_err(Error::no_thread("to compare the chip"))
 }
 

@@ -27,7 +27,7 @@ use ribtide_config::{BfdConfig, BfdPeer, BfdSession, InterfaceConfig};
 use ribtide_rib::RibIn;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -83,17 +83,16 @@ pub fn start(
     let mut engine = Engine::new(poll, config.listen.clone(), interfaces, outputs);
     engine.configure(config)?;
     let at_stop = wake.clone();
-    let at_end = stop.clone();
     let body = move || {
         let _waker = stop.on_stop(move || at_stop());
-        run(engine, &calls, &learns, &stop);
+        run(engine, &calls, &learns, &stop)
     };
-    let thread = thread::spawn_urgent("bfd", 20, Ends::AtStop(at_end), body).map_err(failed)?;
+    let thread = thread::spawn_urgent("bfd", 20, body).map_err(failed)?;
     let learnt = learnt.with_wake(Some(wake.clone()));
     Ok(Bfd { handle: handle.with_wake(Some(wake)), learnt, thread })
 }
 
-fn run(mut engine: Engine, calls: &CallQueue<Engine>, learns: &Receiver<Learnt>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, learns: &Receiver<Learnt>, stop: &Stop) -> Ended {
     let mut events = Events::with_capacity(64);
     while !stop.stopped() {
         if let Err(error) = engine.poll.poll(&mut events, Some(engine.poll_timeout()))
@@ -116,4 +115,5 @@ fn run(mut engine: Engine, calls: &CallQueue<Engine>, learns: &Receiver<Learnt>,
         engine.notify();
     }
     engine.close();
+    Ended::at_stop(stop)
 }

@@ -16,7 +16,7 @@ use ribtide_rib::{RibIn, Source};
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Rings, Sender};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub struct Start {
 /// The thread cannot be created.
 pub fn watch(bgp: &Bgp, start: Start, rings: Rings, stop: Stop) -> io::Result<()> {
     let (sessions, owners, workers) = (bgp.sessions.clone(), bgp.owners.clone(), bgp.workers.clone());
-    thread::spawn("bgp-initial", Ends::WithOwner, move || {
+    thread::spawn("bgp-initial", move || {
         let Start { neighbors, deferral, rib, at_end } = start;
         let wait = Wait { sessions, owners, workers, rings, rib, stop, begin: Instant::now() };
         match deferral {
@@ -53,6 +53,7 @@ pub fn watch(bgp: &Bgp, start: Start, rings: Rings, stop: Stop) -> io::Result<()
             None => wait.first_start(neighbors),
         }
         at_end();
+        Ended::done()
     })?;
     Ok(())
 }

@@ -272,7 +272,7 @@ impl Tap {
                 lost.fetch_add(1, Relaxed);
                 None
             }
-            (Ok(()) | Err(TrySend::Closed), _) => None,
+            (Ok(()) | Err(TrySend::Closed(_)), _) => None,
         }
     }
 

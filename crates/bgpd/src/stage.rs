@@ -12,7 +12,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
-use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ended, Stop, StopSignal};
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -176,7 +176,7 @@ pub(super) fn try_spawn(
         |place: &Mutex<Option<NamedStage>>| place.lock().unwrap_or_else(PoisonError::into_inner).take();
     home.0.threads.fetch_add(1, SeqCst);
     let of_spawned = home.clone();
-    let spawned = thread::spawn(name, Ends::WithOwner, move || {
+    let spawned = thread::spawn(name, move || {
         if let Some(stage) = take(&of_thread) {
             pin(&stage.name, cpus.as_ref());
             if let Some(stage) = run(stage, &stop) {
@@ -184,6 +184,8 @@ pub(super) fn try_spawn(
             }
         }
         of_spawned.0.threads.fetch_sub(1, SeqCst);
+        // The stop, or its owner: that retired the stage, or has it run by the session thread.
+        Ended::done()
     });
     if let Err(error) = spawned {
         home.0.threads.fetch_sub(1, SeqCst);
@@ -498,8 +500,11 @@ mod tests {
         let stage = Box::new(Sink { input, got: got.clone() });
         spawn(NamedStage { name: "sink".into(), home: home.clone(), stage }, None, stop.clone()).unwrap();
         const BATCHES: u64 = 20_000;
-        let send = move || (0..BATCHES).for_each(|n| sender.send(n).unwrap());
-        let feed = thread::spawn("feed", Ends::WithOwner, send).unwrap();
+        let send = move || {
+            (0..BATCHES).for_each(|n| sender.send(n).unwrap());
+            Ended::done()
+        };
+        let feed = thread::spawn("feed", send).unwrap();
         let mut hosted = Hosted::new(vec![home.clone()]);
         for turn in 0.. {
             home.set_hosted(true);

@@ -21,7 +21,7 @@ use super::{Bgp, NotChanged, stage};
 use ribtide_config::Threads;
 use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -103,8 +103,9 @@ impl Bgp {
                 factory: self.factory.clone(),
             };
             let stop = factory.stop.signal();
-            thread::spawn("egress-drain", Ends::WithOwner, move || {
+            thread::spawn("egress-drain", move || {
                 while !stop.sleep(DRAIN_POLL_INTERVAL) && drain.step() {}
+                Ended::done()
             })
             .map_err(NotChanged::Thread)?;
             factory.is_draining = true;

@@ -34,7 +34,7 @@ use ribtide_config::BmpConfig;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::ring::{Rings, Wake};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -121,12 +121,12 @@ impl BmpBuilder {
         let mut engine = Engine::new(poll, feed, stages, router, clock);
         engine.configure(config);
         let stop = stop.part();
-        let (at_stop, at_end, own) = (wake.clone(), stop.clone(), stop.clone());
+        let (at_stop, own) = (wake.clone(), stop.clone());
         let body = move || {
             let _waker = stop.on_stop(move || at_stop());
-            run(engine, &calls, &stop);
+            run(engine, &calls, &stop)
         };
-        let thread = thread::spawn("bmp", Ends::AtStop(at_end), body).map_err(failed)?;
+        let thread = thread::spawn("bmp", body).map_err(failed)?;
         Ok(Bmp { handle: handle.with_wake(Some(wake)), thread, stop: own })
     }
 }
@@ -136,7 +136,7 @@ fn failed(e: io::Error) -> io::Error {
     io::Error::new(e.kind(), format!("the BMP thread cannot start: {e}; {cure}"))
 }
 
-fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) -> Ended {
     let mut events = Events::with_capacity(64);
     engine.begin();
     while !stop.stopped() {
@@ -152,4 +152,5 @@ fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
         engine.send();
     }
     engine.end();
+    Ended::at_stop(stop)
 }

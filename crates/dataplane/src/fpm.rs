@@ -33,7 +33,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_runtime::watchdog::PeerWait;
@@ -221,9 +221,14 @@ fn start_with_retry(
         next_hop_groups,
     };
     // The queue closes when the process ends, and then the thread ends.
-    thread::spawn(name, Ends::WithOwner, move || {
-        while client.session().is_ok() {}
+    thread::spawn(name, move || {
+        let closed = loop {
+            if let Err(closed) = client.session() {
+                break closed;
+            }
+        };
         client.counters.ended.store(true, Relaxed);
+        closed
     })?;
     Ok(handle)
 }
@@ -249,9 +254,7 @@ struct Client {
 impl Client {
     /// Connects when it is due, and serves the connection until its end.
     fn session(&mut self) -> Result<(), Closed> {
-        if self.channel.stop.stopped() {
-            return Err(Closed);
-        }
+        self.channel.stop.running()?;
         let stream = match self.connect() {
             Ok(stream) => stream,
             Err(_) => {
@@ -335,7 +338,7 @@ impl Client {
             feedback: self.channel.rib.feedback.clone(),
             replies: replies.clone(),
         };
-        thread::spawn("fpm-reader", Ends::WithOwner, move || reader.run()).map(drop)
+        thread::spawn("fpm-reader", move || reader.run()).map(drop)
     }
 
     /// Says to the server whether BGP waits for the chip.
@@ -439,9 +442,7 @@ impl Client {
     fn pause(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + self.retry;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            if self.channel.stop.stopped() {
-                return Err(Closed);
-            }
+            self.channel.stop.running()?;
             self.channel.next(left)?;
         }
         Ok(())
@@ -567,7 +568,8 @@ struct Reader {
 }
 
 impl Reader {
-    fn run(self) {
+    /// Reads until the connection ends, which the writer then sees.
+    fn run(self) -> Ended {
         let mut buf = idle::long_lived_buffer(4 * LONGEST_FRAME);
         let mut filled = 0;
         while !self.gone.load(Relaxed) && !self.stop.stopped() {
@@ -636,6 +638,7 @@ impl Reader {
         }
         self.gone.store(true, Relaxed);
         self.waker.wake();
+        Ended::done()
     }
 
     fn take(&self, message: &FpmMessage<'_>, replies: &mut Replies) {

@@ -6,14 +6,15 @@ use crate::netdevs::LinkState;
 use crate::routes::{CONNECTED_IPV6, is_connected_ipv6};
 use ribtide_netlink::{CHIP_IDS, Socket, overran};
 use ribtide_prefix::{Afi, AnyPrefix};
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK, RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
 };
 use ribtide_wire::netlink::{Content, Route};
+use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,11 +69,11 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
     let (tx, notes) = rings.bounded("kernel to syncd", NOTES);
     let (waker, wake_up) = wake_up::pair();
     let (own, stop) = (port.clone(), stop.clone());
-    let ends = Ends::AtStop(stop.clone());
-    let body = move || {
-        while !stop.stopped() {
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            stop.running()?;
             let mut foreign = false;
-            let mut full = false;
+            let mut sent = Ok(());
             let own_port = own.load(Ordering::Relaxed);
             let heard = monitor.notified(&wait, Duration::MAX, |from, content| {
                 if from == own_port && own_port != 0 {
@@ -80,13 +81,10 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
                 }
                 if let Some(note) = note(&settings, &content) {
                     foreign |= matches!(note, Note::Route(..) | Note::NextHops);
-                    full |= !send(&tx, note, &waker);
+                    sent = sent.and_then(|()| send(&tx, note, &waker));
                 }
             });
-            if full {
-                // The chip has ended.
-                return stop.sleep(Duration::MAX);
-            }
+            sent?;
             if let Err(e) = heard {
                 if !overran(&e) {
                     stop.sleep(REOPEN);
@@ -95,9 +93,7 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
                         Err(_) => continue,
                     }
                 }
-                if !send(&tx, Note::Lost, &waker) {
-                    return stop.sleep(Duration::MAX);
-                }
+                send(&tx, Note::Lost, &waker)?;
                 continue;
             }
             waker.wake();
@@ -106,16 +102,16 @@ pub(crate) fn start(settings: Settings, port: u32, rings: &Rings, stop: &Stop) -
             }
         }
     };
-    thread::spawn("kernel-watch", ends, body)?;
+    thread::spawn("kernel-watch", body)?;
     Ok(Notes { notes, wake_up, port })
 }
 
-/// Sends a note; `false` when there is no receiver. The thread waits for room, and the chip is awake meanwhile.
-fn send(tx: &ring::Sender<Note>, note: Note, waker: &Waker) -> bool {
+/// Sends a note. The thread waits for room, and the chip is awake meanwhile.
+fn send(tx: &ring::Sender<Note>, note: Note, waker: &Waker) -> Result<(), Closed> {
     if tx.is_half_full() {
         waker.wake();
     }
-    tx.send(note).is_ok()
+    tx.send(note)
 }
 
 fn monitor(port: u32) -> io::Result<Socket> {

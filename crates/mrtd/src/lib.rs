@@ -25,7 +25,7 @@ use ribtide_bgpd::monitor::{Feed, Tap};
 use ribtide_config::MrtConfig;
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::ring::Rings;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::io;
 use std::net::Ipv4Addr;
 use std::thread::JoinHandle;
@@ -89,8 +89,8 @@ impl MrtBuilder {
         let mut engine = Engine::new(self.feed, stages, collector);
         engine.configure(config);
         let stop = stop.part();
-        let (at_end, own) = (stop.clone(), stop.clone());
-        let thread = thread::spawn("mrt", Ends::AtStop(at_end), move || run(engine, &calls, &stop));
+        let own = stop.clone();
+        let thread = thread::spawn("mrt", move || run(engine, &calls, &stop));
         let thread = thread.map_err(|e| {
             io::Error::new(
                 e.kind(),
@@ -101,7 +101,7 @@ impl MrtBuilder {
     }
 }
 
-fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) -> Ended {
     let signal = stop.signal();
     engine.begin();
     while !stop.stopped() {
@@ -118,4 +118,5 @@ fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
         let _ = select.ready_timeout(engine.timeout());
     }
     engine.end();
+    Ended::at_stop(stop)
 }

@@ -123,7 +123,7 @@ impl Unsent {
     fn send(&mut self) {
         let requests = self.channel.requests.clone();
         // A queue is closed only when the process is stopping, or the shard has ended.
-        let put = |message| matches!(requests.try_send(message), Ok(()) | Err(TrySend::Closed));
+        let put = |message| matches!(requests.try_send(message), Ok(()) | Err(TrySend::Closed(_)));
         if let Some(on) = self.suppress {
             if !put(ShardIn::Suppress(on)) {
                 return;

@@ -51,7 +51,7 @@ use ribtide_runtime::idle::{self, ShrinkToFit};
 use ribtide_runtime::log::target;
 use ribtide_runtime::meter::{Meter, Meters};
 use ribtide_runtime::ring::{Receiver, Rings, Sender};
-use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
+use ribtide_runtime::thread::{self, Ended, Stop, StopSignal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io;
@@ -225,7 +225,7 @@ impl RibBuilder {
         stage.set_shards(shards);
         stage.rib.set_clock(nanoseconds);
         let inbox = self.inbox.1;
-        thread::spawn("rib", Ends::AtStop(stop.clone()), move || run(stage, vrfs, &inbox, &calls, &stop))?;
+        thread::spawn("rib", move || run(stage, vrfs, &inbox, &calls, &stop))?;
         Ok(RibHandle { inbox: self.inbox.0, handle, plugs, stop: own })
     }
 }
@@ -242,7 +242,7 @@ fn run(
     inbox: &Receiver<RibIn>,
     calls: &CallQueue<RibStage>,
     stop: &Stop,
-) {
+) -> Ended {
     stage.set_vrfs(vrfs);
     stage.handle(vec![RibIn::EndOfInitial(Source::Static)]);
     let signal = stop.signal();
@@ -280,6 +280,7 @@ fn run(
         stage.shards.send();
         stage.redistributed.send();
     }
+    Ended::at_stop(stop)
 }
 
 /// Whether it is a message of a dataplane about itself.

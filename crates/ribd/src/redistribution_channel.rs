@@ -42,7 +42,7 @@ impl RedistributionChannel {
             let batch: Redistributed = self.unsent.extract_if(|_, _| true).take(BATCH).collect();
             match sessions.try_send(batch) {
                 // A queue is closed only when the process is stopping.
-                Ok(()) | Err(TrySend::Closed) => {}
+                Ok(()) | Err(TrySend::Closed(_)) => {}
                 Err(TrySend::Full(batch)) => {
                     self.unsent.extend(batch);
                     return;

@@ -8,6 +8,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use ribtide_model::ApiError;
+use ribtide_runtime::thread::{self, Ended};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -196,7 +197,12 @@ impl Client {
         let lost = |e: hyper::Error| format!("the router at {at} closed the connection: {e}");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-        tokio::spawn(connection);
+        let connection = async {
+            // Its error is one of the request.
+            let _ = connection.await;
+            Ended::done()
+        };
+        tokio::spawn(thread::task("connection", connection));
         let (host, authorization) = match &self.place {
             Place::Unix(_) => ("ribtide", None),
             Place::Remote(remote) => (remote.authority.as_str(), remote.authorization.as_deref()),
@@ -279,10 +285,9 @@ mod tests {
                 }
             }
             slow.unwrap().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone").unwrap();
+            Ended::done()
         };
-        let server =
-            ribtide_runtime::thread::spawn("server", ribtide_runtime::thread::Ends::WithOwner, serve)
-                .unwrap();
+        let server = thread::spawn("server", serve).unwrap();
         assert_eq!(client.text("/v1/route-check").as_deref(), Ok("done"));
         server.join().unwrap();
     }

@@ -219,7 +219,7 @@ fn load(
                 return Ok(sent);
             }
             Ok(None) => progress.show(&router.pipeline()?),
-            Err(Closed) => return Err("the sender ended without a word".into()),
+            Err(Closed { .. }) => return Err("the sender ended without a word".into()),
         }
     }
 }

@@ -23,7 +23,7 @@ use ribtide_rpki::{ChangedPrefixes, Vrps};
 use ribtide_runtime::call::{CallQueue, StageHandle, pair};
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::ring::Wake;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::io;
 use std::sync::Arc;
 
@@ -56,13 +56,13 @@ pub fn start(
     let at_stop = wake.clone();
     let body = move || {
         let _waker = stop.on_stop(move || at_stop());
-        run(engine, &calls, &stop);
+        run(engine, &calls, &stop)
     };
-    thread::spawn("rpki", Ends::WithOwner, body).map_err(failed)?;
+    thread::spawn("rpki", body).map_err(failed)?;
     Ok(handle.with_wake(Some(wake)))
 }
 
-fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
+fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) -> Ended {
     let mut events = Events::with_capacity(64);
     // Local exceptions: without a cache nothing else wakes the thread.
     engine.publish();
@@ -77,4 +77,5 @@ fn run(mut engine: Engine, calls: &CallQueue<Engine>, stop: &Stop) {
         calls.serve(&mut engine);
         engine.publish();
     }
+    if engine.has_ended() { Ended::done() } else { Ended::at_stop(stop) }
 }

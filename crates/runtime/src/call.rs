@@ -1,12 +1,15 @@
 //! Calls to a stage: a closure that runs on the stage's own thread, between two batches, with the stage's state.
 //!
-//! A call should return a page: a walk over a whole table stops routing for as long.
+//! A call should return a page: a walk over a whole table stops routing for as long. The watchdog watches the calls of
+//! all stages, so it also sees a stage that has no ring, or whose rings are empty.
 
-use crate::ring::Wake;
+use crate::ring::{Closed, Progress, Wake, next_id};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, channel};
+use crate::thread;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 /// The time after which a caller reports that the stage is busy.
@@ -20,27 +23,93 @@ pub type Call<S> = Box<dyn FnOnce(&mut S) + Send>;
 /// The caller's side. Clones call the same stage.
 pub struct StageHandle<S> {
     stage: &'static str,
+    counts: Weak<Counts>,
     tx: channel::Sender<Call<S>>,
     wake: Option<Wake>,
 }
 
 impl<S> Clone for StageHandle<S> {
     fn clone(&self) -> Self {
-        StageHandle { stage: self.stage, tx: self.tx.clone(), wake: self.wake.clone() }
+        let (counts, tx, wake) = (self.counts.clone(), self.tx.clone(), self.wake.clone());
+        StageHandle { stage: self.stage, counts, tx, wake }
     }
 }
 
 /// The stage's side: waiting calls.
 pub struct CallQueue<S> {
+    /// Not those of a stage that has ended: handles and calls do not keep them.
+    _counts: Arc<Counts>,
     rx: channel::Receiver<Call<S>>,
     /// Set when the stage has seen that every handle is dropped.
     closed: Cell<bool>,
 }
 
+/// The calls of one stage, for the watchdog.
+struct Counts {
+    stage: &'static str,
+    id: u64,
+    sent: AtomicU64,
+    done: AtomicU64,
+    /// The thread that runs a call, or ran the last one; 0: none yet.
+    stage_thread: AtomicU32,
+}
+
+/// A call in [`Counts`], until the drop: also one that was never run.
+struct Running(Weak<Counts>);
+
+impl Running {
+    fn new(counts: &Weak<Counts>) -> Running {
+        if let Some(counts) = counts.upgrade() {
+            counts.sent.fetch_add(1, Relaxed);
+        }
+        Running(counts.clone())
+    }
+
+    fn begin(&self) {
+        if let Some(counts) = self.0.upgrade() {
+            counts.stage_thread.store(thread::id(), Relaxed);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0.upgrade() {
+            counts.done.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Those of all stages of this process.
+static ALL: std::sync::Mutex<Vec<Weak<Counts>>> = std::sync::Mutex::new(Vec::new());
+
+/// The progress of the calls of every stage. One that runs has not been taken yet.
+pub(crate) fn progress() -> Vec<Progress> {
+    let of = |counts: Arc<Counts>| {
+        // In this order, as in a ring.
+        let taken = counts.done.load(Relaxed);
+        Progress {
+            id: counts.id,
+            name: format!("queries to {}", counts.stage),
+            depth: counts.sent.load(Relaxed).saturating_sub(taken),
+            taken,
+            consumer: counts.stage_thread.load(Relaxed),
+            is_ring: true,
+        }
+    };
+    ALL.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).map(of).collect()
+}
+
 /// Makes both sides for the stage called `stage`.
 pub fn pair<S>(stage: &'static str) -> (StageHandle<S>, CallQueue<S>) {
     let (tx, rx) = channel::bounded(CALLS_MAX);
-    (StageHandle { stage, tx, wake: None }, CallQueue { rx, closed: Cell::new(false) })
+    let (sent, done, stage_thread) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU32::new(0));
+    let counts = Arc::new(Counts { stage, id: next_id(), sent, done, stage_thread });
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|counts| counts.strong_count() > 0);
+    all.push(Arc::downgrade(&counts));
+    let handle = StageHandle { stage, counts: Arc::downgrade(&counts), tx, wake: None };
+    (handle, CallQueue { _counts: counts, rx, closed: Cell::new(false) })
 }
 
 /// The reason why a call has no result. Displays as a sentence.
@@ -67,6 +136,13 @@ impl fmt::Display for NoReply {
 
 impl std::error::Error for NoReply {}
 
+impl NoReply {
+    /// The end of the stage, unless the stage is only busy.
+    pub fn closed(self) -> Option<Closed> {
+        self.stopped.then_some(Closed)
+    }
+}
+
 impl<S> StageHandle<S> {
     /// The same handle, which also calls `wake`, if there is one, after each call: for stages that
     /// sleep in `poll`.
@@ -83,7 +159,7 @@ impl<S> StageHandle<S> {
         &self,
         call: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<R, NoReply> {
-        let (call, reply) = with_reply(call);
+        let (call, reply) = self.with_reply(call);
         let gone = |stopped| NoReply { stage: self.stage, stopped };
         self.tx.send_timeout(call, CALL_TIMEOUT).map_err(|e| gone(e.is_disconnected()))?;
         self.wake();
@@ -112,7 +188,7 @@ impl<S> StageHandle<S> {
         &self,
         call: impl FnOnce(&mut S) -> R + Send + 'static,
     ) -> Result<PendingCall<R>, NoReply> {
-        let (call, reply) = with_reply(call);
+        let (call, reply) = self.with_reply(call);
         let stopped = NoReply { stage: self.stage, stopped: true };
         self.tx.send(call).map_err(|_| stopped)?;
         self.wake();
@@ -123,6 +199,26 @@ impl<S> StageHandle<S> {
         if let Some(wake) = &self.wake {
             wake();
         }
+    }
+
+    /// A call that sends its result to the returned end.
+    fn with_reply<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut S) -> R + Send + 'static,
+    ) -> (Call<S>, Reply<R>) {
+        let (done_tx, done) = channel::bounded(1);
+        let result = Arc::new(Mutex::new(None));
+        let reply = Reply { result: result.clone(), done };
+        let running = Running::new(&self.counts);
+        let call = move |state: &mut S| {
+            running.begin();
+            let returned = call(state);
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
+            drop(running);
+            // The caller may have timed out; the result is then dropped.
+            let _ = done_tx.send(());
+        };
+        (Box::new(call), reply)
     }
 }
 
@@ -154,20 +250,6 @@ impl<R> Reply<R> {
     fn take(&self) -> Option<R> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-}
-
-/// A call that sends its result to the returned end.
-fn with_reply<S, R: Send + 'static>(call: impl FnOnce(&mut S) -> R + Send + 'static) -> (Call<S>, Reply<R>) {
-    let (done_tx, done) = channel::bounded(1);
-    let result = Arc::new(Mutex::new(None));
-    let reply = Reply { result: result.clone(), done };
-    let call = move |state: &mut S| {
-        let returned = call(state);
-        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(returned);
-        // The caller may have timed out; the result is then dropped.
-        let _ = done_tx.send(());
-    };
-    (Box::new(call), reply)
 }
 
 impl<S> CallQueue<S> {
@@ -206,6 +288,7 @@ mod tests {
 
     #[test]
     fn call_runs_with_the_state_of_the_stage() {
+        let _one = crate::watchdog::tests::one();
         let (handle, calls) = pair::<Vec<u32>>("shard");
         let stage = std::thread::spawn(move || {
             let mut state = vec![1, 2, 3];
@@ -217,7 +300,7 @@ mod tests {
         let first = handle.start(|v| v.iter().sum::<u32>()).unwrap();
         assert_eq!(first.wait(), Ok(6));
         stage.join().unwrap();
-        assert!(handle.wait(|v| v.len()).is_err());
+        assert_eq!(handle.wait(|v| v.len()).map_err(NoReply::closed), Err(Some(Closed)));
         let message = handle.call(|v| v.len()).unwrap_err().to_string();
         assert_eq!(message, "the shard stage has stopped; its log has the reason");
     }

@@ -2,6 +2,7 @@
 
 use crate::ring::Closed;
 use crate::sync::channel::{self, RecvTimeoutError, Select, bounded};
+use crate::thread::Ended;
 use std::time::Duration;
 
 /// The sending side.
@@ -23,6 +24,12 @@ impl<T> Sender<T> {
     pub fn send(self, value: T) {
         // The channel has room for it. An owner that has dropped its end wants no value any more.
         let _ = self.0.try_send(value);
+    }
+
+    /// Sends the value, such as its error, at the end of a thread.
+    pub fn end_with(self, value: T) -> Ended {
+        self.send(value);
+        Ended::done()
     }
 }
 

@@ -209,7 +209,7 @@ pub const QUEUES: &[QueueKind] = &[
     queue(Router, "sessions to worker N", 1024, "control", "no thread: the session thread keeps the rest"),
     queue(Router, "kernel watchers to kernel FIB", 256, "control", "the watcher, which then reads the kernel's state again"),
     queue(Router, "lines to the log", 4096, "lines, not in `show threads`", "no thread: lines without room are dropped and counted"),
-    queue(Router, "queries to a stage", 64, "not in `show threads`; a waiting stage answers them too", "the client, for at most 10 s"),
+    queue(Router, "queries to a stage", 64, "only in `show health`; a waiting stage answers them too", "the client, for at most 10 s"),
     queue(Sonic, "FPM frames to fpmsyncd", 16, "reads of 256 KiB", "the reader, and so the routing daemon"),
     queue(Sonic, "lines to the log", 4096, "lines", "no thread: lines without room are dropped and counted"),
     queue(Sonic, "fpmsyncd replies", 256, "buffers", "fpmsyncd; a client that reads nothing for 60 s loses its session"),

@@ -11,7 +11,7 @@ use crate::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use crate::sync::{Mutex, channel};
-use crate::thread;
+use crate::thread::{self, Ended};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
@@ -218,8 +218,12 @@ pub fn unlisted<T>(name: impl Into<String>, capacity: usize) -> (Sender<T>, Rece
     Rings::default().bounded(name, capacity)
 }
 
-/// The other end of a ring was dropped: its stage has stopped.
+/// The other end of a ring was dropped: its stage has stopped, or all stages do ([`Stop::running`]).
+/// Nothing else is one, so it may end a thread ([`Ended`]).
+///
+/// [`Stop::running`]: crate::thread::Stop::running
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Closed;
 
 impl std::fmt::Display for Closed {
@@ -263,7 +267,7 @@ impl<T> Sender<T> {
     pub fn send(&self, batch: T) -> Result<(), Closed> {
         let batch = match self.try_send(batch) {
             Ok(()) => return Ok(()),
-            Err(TrySend::Closed) => return Err(Closed),
+            Err(TrySend::Closed(closed)) => return Err(closed),
             Err(TrySend::Full(batch)) => batch,
         };
         self.tx.send(batch).map_err(|_| Closed)?;
@@ -285,8 +289,15 @@ impl<T> Sender<T> {
                 self.stats.full.fetch_add(1, Relaxed);
                 Err(TrySend::Full(batch))
             }
-            Err(channel::TrySendError::Disconnected(_)) => Err(TrySend::Closed),
+            Err(channel::TrySendError::Disconnected(_)) => Err(TrySend::Closed(Closed)),
         }
+    }
+
+    /// Sends the last batch of a thread, such as the error that ends it; blocks while the ring is full.
+    pub fn end_with(&self, last: T) -> Ended {
+        // A consumer that is gone wants nothing any more.
+        let _ = self.send(last);
+        Ended::done()
     }
 
     /// The number of waiting batches.
@@ -334,7 +345,7 @@ pub enum TrySend<T> {
     /// The ring is full; returns the batch.
     Full(T),
     /// The consumer has stopped.
-    Closed,
+    Closed(Closed),
 }
 
 /// The consuming end. Clones share the batches: each goes to one of them.
@@ -425,6 +436,14 @@ impl<T> Receiver<T> {
     /// [`Receiver::watch`].
     pub fn raw(&self) -> &channel::Receiver<T> {
         &self.rx
+    }
+
+    /// What was received through [`Receiver::raw`], counted.
+    ///
+    /// # Errors
+    /// [`Closed`] when every producer has stopped.
+    pub fn received(&self, batch: Result<T, channel::RecvError>) -> Result<T, Closed> {
+        batch.map(|batch| self.took(batch)).map_err(|_| Closed)
     }
 
     /// Counts a batch received through [`Receiver::raw`] and returns it.

@@ -4,6 +4,7 @@
 //! [`StopSignal`] makes a `Select` ready, a [`StopHook`] calls what wakes a poll, and
 //! [`Stop::sleep`] returns.
 
+use crate::ring::Closed;
 use crate::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use crate::sync::channel::{Receiver, RecvTimeoutError, Select, bounded};
 use crate::sync::{Mutex, MutexGuard};
@@ -97,6 +98,20 @@ impl Stop {
         self.0.flag.load(Acquire) != 0
     }
 
+    /// Whether the flag or that of the whole process is set. The stop of the process sets the flags of its
+    /// parts one after the other.
+    pub fn has_begun(&self) -> bool {
+        self.stopped() || self.0.whole.as_ref().is_some_and(|(whole, _)| whole.has_begun())
+    }
+
+    /// For the loop of a thread: goes on.
+    ///
+    /// # Errors
+    /// [`Closed`] once the flag is set.
+    pub fn running(&self) -> Result<(), Closed> {
+        if self.stopped() { Err(Closed) } else { Ok(()) }
+    }
+
     /// Whether stages remove what they installed elsewhere before they end.
     pub fn removes(&self) -> bool {
         self.0.flag.load(Acquire) == STOP_AND_REMOVE
@@ -165,6 +180,14 @@ impl StopSignal {
         &self.ended
     }
 
+    /// Sleeps for `duration`.
+    ///
+    /// # Errors
+    /// [`Closed`] at the stop.
+    pub fn pause(&self, duration: Duration) -> Result<(), Closed> {
+        if self.sleep(duration) { Err(Closed) } else { Ok(()) }
+    }
+
     /// Sleeps for `duration`, or until the stop. Returns whether it is stopped.
     pub fn sleep(&self, duration: Duration) -> bool {
         self.ended.recv_timeout(duration) == Err(RecvTimeoutError::Disconnected)
@@ -196,6 +219,12 @@ mod tests {
         whole.stop_and_remove();
         assert!(other.removes() && !alone.removes(), "an earlier stop wins");
         assert!(whole.part().removes(), "a part of a stopped process is stopped");
+        let whole = Stop::default();
+        let part = whole.part();
+        assert!(!part.has_begun());
+        // As before its hook is called.
+        whole.0.flag.store(STOP, Release);
+        assert!(part.has_begun() && !part.stopped());
         let whole = Stop::default();
         whole.part().part().fail();
         assert!(whole.stopped());

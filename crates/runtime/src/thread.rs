@@ -3,7 +3,9 @@
 pub use crate::stop::{Stop, StopHook, StopSignal};
 
 use crate::cpu::Cpus;
+use crate::ring::Closed;
 use rustix::process::{Pid, getpriority_process, nice, setpriority_process};
+use std::convert::Infallible;
 use std::io;
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -12,30 +14,68 @@ use std::time::Duration;
 /// The niceness of the highest priority (setpriority(2)).
 const HIGHEST_PRIORITY: i32 = -20;
 
-/// What ends a thread, so that none ends without notice.
-#[derive(Clone, Debug)]
-pub enum Ends {
-    /// The stop. A thread that ends before is a failure, and ends the process.
-    AtStop(Stop),
-    /// Its owner: the thread serves a connection, a queue or a query, and passes its error to the
-    /// owner, who sees the closed channel or joins the thread.
-    WithOwner,
+/// Why a thread ended. It is made only of what shows that its owner notices the end, so a thread that
+/// ends silently does not compile:
+///
+/// * [`Closed`]: the other end of its queue is gone, or [`Stop::running`] found the stop;
+/// * [`Ended::at_stop`]: the stop, which is checked;
+/// * `end_with` of [`crate::ring::Sender`] and [`crate::oneshot::Sender`]: its owner has its error;
+/// * [`Ended::done`]: the work that it was started for has an end;
+/// * [`Infallible`]: it never ends.
+#[must_use]
+#[derive(Debug)]
+pub struct Ended {
+    /// Whether the thread was to go on.
+    is_early: bool,
 }
 
-/// Starts a thread under `name` (at most 15 bytes show in `top`).
+impl Ended {
+    /// The stop ended it. Without the stop, the end is a failure of the thread.
+    pub fn at_stop(stop: &Stop) -> Ended {
+        Ended { is_early: !stop.has_begun() }
+    }
+
+    /// The work that it was started for is done: one connection, one wait, or what its owner called it
+    /// back from. Not for a thread that serves a queue, or looks for something in intervals: such a one
+    /// has no last piece of work.
+    pub fn done() -> Ended {
+        Ended { is_early: false }
+    }
+}
+
+impl From<Closed> for Ended {
+    fn from(_: Closed) -> Ended {
+        Ended::done()
+    }
+}
+
+impl From<Infallible> for Ended {
+    fn from(never: Infallible) -> Ended {
+        match never {}
+    }
+}
+
+/// Of a body that goes on until a `?`.
+impl<E: Into<Ended>> From<Result<Infallible, E>> for Ended {
+    fn from(result: Result<Infallible, E>) -> Ended {
+        let Err(e) = result;
+        e.into()
+    }
+}
+
+/// Starts a thread under `name` (at most 15 bytes show in `top`), which returns why it ended.
 ///
-/// A panic ends the process, and so does an end that `ends` does not allow, because a missing stage
-/// would leave its neighbours waiting for ever. A service manager restarts a process that ended, but
-/// does not notice a lost stage.
+/// A panic ends the process, and so does an end before the stop ([`Ended::at_stop`]), because a missing
+/// stage would leave its neighbours waiting for ever. A service manager restarts a process that ended,
+/// but does not notice a lost stage.
 ///
 /// # Errors
 /// When the system cannot create a thread.
-pub fn spawn(
+pub fn spawn<R: Into<Ended>>(
     name: impl Into<String>,
-    ends: Ends,
-    body: impl FnOnce() + Send + 'static,
+    body: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    spawn_urgent(name, 0, ends, body)
+    spawn_urgent(name, 0, body)
 }
 
 /// As [`spawn`], with a priority that is higher by so many steps of niceness, at most 20, where the
@@ -44,11 +84,10 @@ pub fn spawn(
 ///
 /// # Errors
 /// As [`spawn`].
-pub fn spawn_urgent(
+pub fn spawn_urgent<R: Into<Ended>>(
     name: impl Into<String>,
     steps: u8,
-    ends: Ends,
-    body: impl FnOnce() + Send + 'static,
+    body: impl FnOnce() -> R + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
     let name = name.into();
     std::thread::Builder::new().name(name.clone()).spawn(move || {
@@ -58,26 +97,43 @@ pub fn spawn_urgent(
             None if steps > 0 => nice(-i32::from(steps)).map(drop),
             None => Ok(()),
         };
-        let why = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)) {
+        let why = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body().into())) {
             Err(_) => "the thread failed",
-            Ok(()) if ends.is_early() => "the thread ended before the stop",
-            Ok(()) => return,
+            Ok(Ended { is_early: true }) => "the thread ended before the stop",
+            Ok(Ended { is_early: false }) => return,
         };
-        tracing::error!(
-            target: crate::log::target::PROCESS,
-            thread = name,
-            "{why}; stopping the process so that no route is silently lost"
-        );
-        crate::log::flush();
-        std::process::abort();
+        end_process(&name, why)
     })
 }
 
-impl Ends {
-    /// Whether a thread that ends now was to go on.
-    fn is_early(&self) -> bool {
-        matches!(self, Ends::AtStop(stop) if !stop.stopped())
+/// The task of an event loop with the rule of [`spawn`]: its failure ends the process, and it returns why
+/// it ended.
+pub async fn task<R: Into<Ended>>(name: &'static str, body: impl Future<Output = R>) {
+    let failure = FailureOfTask(name);
+    if body.await.into().is_early {
+        end_process(failure.0, "the task ended before the stop");
     }
+}
+
+/// Ends the process if it is dropped by a panic.
+struct FailureOfTask(&'static str);
+
+impl Drop for FailureOfTask {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            end_process(self.0, "the task failed");
+        }
+    }
+}
+
+fn end_process(name: &str, why: &str) -> ! {
+    tracing::error!(
+        target: crate::log::target::PROCESS,
+        thread = name,
+        "{why}; stopping the process so that no route is silently lost"
+    );
+    crate::log::flush();
+    std::process::abort();
 }
 
 /// The kernel's id of the calling thread.
@@ -225,8 +281,11 @@ mod tests {
             }
             let niceness_of = |steps| {
                 let (tx, rx) = std::sync::mpsc::sync_channel(1);
-                let measure = move || tx.send(getpriority_process(None).unwrap()).unwrap();
-                spawn_urgent("urgent", steps, Ends::WithOwner, measure).unwrap().join().unwrap();
+                let measure = move || {
+                    tx.send(getpriority_process(None).unwrap()).unwrap();
+                    Ended::done()
+                };
+                spawn_urgent("urgent", steps, measure).unwrap().join().unwrap();
                 rx.recv().unwrap()
             };
             assert_eq!([niceness_of(0), niceness_of(5)], [normal, normal - 5]);
@@ -236,14 +295,103 @@ mod tests {
         std::thread::spawn(body).join().unwrap();
     }
 
+    /// The test of this name in a process of its own: its exit status, and the last line that it wrote.
+    fn ended_process(test: &str) -> (std::process::ExitStatus, String) {
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = format!("thread::tests::{test}");
+        let process = process.args(["--exact", &name, "--ignored", "--nocapture"]).output().unwrap();
+        let text = String::from_utf8_lossy(&process.stderr);
+        (process.status, text.lines().last().unwrap_or_default().into())
+    }
+
     #[test]
-    fn thread_that_ends_before_the_stop_is_a_failure_unless_its_owner_ends_it() {
+    fn thread_or_task_that_ends_before_the_stop_or_fails_ends_the_process() {
+        let deaths = [
+            ("process_with_an_early_end", "the thread ended before the stop"),
+            ("process_with_a_failure", "the thread failed"),
+            ("process_with_an_early_end_of_a_task", "the task ended before the stop"),
+            ("process_with_a_failure_of_a_task", "the task failed"),
+        ];
+        for (test, why) in deaths {
+            let (status, last) = ended_process(test);
+            assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGABRT), "{last}");
+            assert!(["ERROR", why, "thread=stage-1"].iter().all(|part| last.contains(part)), "{last}");
+        }
+    }
+
+    // Without the end of the process these end well, and so with another status.
+
+    #[test]
+    #[ignore = "a process of thread_or_task_that_ends_before_the_stop_or_fails_ends_the_process"]
+    fn process_with_an_early_end() {
+        crate::log::start(&crate::log::LogSettings::default()).unwrap();
         let stop = Stop::default();
-        let ends = Ends::AtStop(stop.clone());
-        assert_eq!((ends.is_early(), Ends::WithOwner.is_early()), (true, false));
+        let _ = spawn("stage-1", move || Ended::at_stop(&stop)).unwrap().join();
+    }
+
+    #[test]
+    #[ignore = "a process of thread_or_task_that_ends_before_the_stop_or_fails_ends_the_process"]
+    fn process_with_a_failure() {
+        crate::log::start(&crate::log::LogSettings::default()).unwrap();
+        let _ = spawn("stage-1", || -> Ended { panic!("a failure") }).unwrap().join();
+    }
+
+    /// Polls a task that never waits.
+    fn poll(task: impl Future<Output = ()>) {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        // As an event loop does, which goes on after the panic of a task.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = std::pin::pin!(task).poll(&mut context);
+        }));
+    }
+
+    #[test]
+    #[ignore = "a process of thread_or_task_that_ends_before_the_stop_or_fails_ends_the_process"]
+    fn process_with_an_early_end_of_a_task() {
+        crate::log::start(&crate::log::LogSettings::default()).unwrap();
+        poll(task("stage-1", async { Ended::at_stop(&Stop::default()) }));
+    }
+
+    #[test]
+    #[ignore = "a process of thread_or_task_that_ends_before_the_stop_or_fails_ends_the_process"]
+    fn process_with_a_failure_of_a_task() {
+        crate::log::start(&crate::log::LogSettings::default()).unwrap();
+        poll(task("stage-1", async {
+            if true {
+                panic!("a failure");
+            }
+            Ended::done()
+        }));
+    }
+
+    #[test]
+    fn task_that_is_done_ends_nothing_else() {
+        poll(task("connection", async { Ended::done() }));
+    }
+
+    #[test]
+    fn thread_that_its_owner_ends_ends_nothing_else() {
+        let stop = Stop::default();
+        let (early, rings) = (Ended::at_stop(&stop), crate::ring::Rings::default());
+        assert!(early.is_early);
         stop.stop();
-        assert!(!ends.is_early());
-        spawn("ends", ends, || {}).unwrap().join().unwrap();
+        assert!(!Ended::at_stop(&stop).is_early);
+        let (tx, rx) = rings.bounded("test to a thread", 1);
+        let serve = move || -> Result<Infallible, Closed> {
+            loop {
+                rx.recv()?;
+            }
+        };
+        let thread = spawn("serves", serve).unwrap();
+        tx.send(1).unwrap();
+        drop(tx);
+        thread.join().unwrap();
+        let (failing, failed) = crate::oneshot::pair();
+        spawn("fails", move || failing.end_with("it broke")).unwrap().join().unwrap();
+        assert_eq!(failed.try_recv(), Some("it broke"));
+        let (results, result) = rings.bounded("a thread to test", 1);
+        spawn("fails", move || results.end_with("it broke")).unwrap().join().unwrap();
+        assert_eq!(result.try_recv(), Some("it broke"));
     }
 
     #[test]
@@ -254,8 +402,9 @@ mod tests {
         let body = move || {
             pin.pin().unwrap();
             wait.recv().unwrap_or_default();
+            Ended::done()
         };
-        let thread = spawn("a (b) c-12", Ends::WithOwner, body).unwrap();
+        let thread = spawn("a (b) c-12", body).unwrap();
         let found = loop {
             let found = list().unwrap().into_iter().find(|t| t.name == "a (b) c-12");
             match found {

@@ -1,8 +1,8 @@
 //! Names work that waits without progress.
 //!
 //! A queue whose consumer takes nothing for the timeout, though the queue is not empty, is stalled. So
-//! is a thread that waits so long for another process ([`PeerWait`]). A stall is logged once when it
-//! is found, and once when it ends. A thread looks a few times within the timeout, and so does each
+//! are the calls of a stage that finishes none ([`call`]), and a thread that waits so long for another
+//! process ([`PeerWait`]). A stall is logged once when it is found, and once when it ends. A thread looks a few times within the timeout, and so does each
 //! query; the threads that work only count.
 //!
 //! A consumer may wait for its own consumer. Of several stalled queues the last one in the order of a
@@ -13,11 +13,12 @@
 //! process that takes nothing, though it waits for nothing that is known here, is such a reason: a
 //! peer that is away does not come back because this process ends.
 
+use crate::call;
 use crate::log::{self, target};
 use crate::registry;
 use crate::ring::{Progress, Rings};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use crate::thread::{self, Ends, Stop};
+use crate::thread::{self, Ended, Stop};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -100,8 +101,8 @@ impl Watchdog {
     pub fn start(rings: Rings, timeout: Duration, exit: Duration, stop: &Stop) -> io::Result<Watchdog> {
         let watchdog = Watchdog::new(rings, timeout);
         watchdog.configure(timeout, exit);
-        let (its, signal) = (watchdog.clone(), stop.signal());
-        thread::spawn("watchdog", Ends::AtStop(stop.clone()), move || {
+        let (its, signal, stop) = (watchdog.clone(), stop.signal(), stop.clone());
+        thread::spawn("watchdog", move || {
             while !signal.sleep(its.interval()) {
                 let now = Instant::now();
                 let stalls = its.look(now);
@@ -110,6 +111,7 @@ impl Watchdog {
                     end_process(stall);
                 }
             }
+            Ended::at_stop(&stop)
         })?;
         Ok(watchdog)
     }
@@ -152,7 +154,7 @@ impl Watchdog {
         state.note_look(now, self.interval());
         let (mut queues, mut peers) = (Vec::new(), Vec::new());
         let mut seen = BTreeMap::new();
-        for queue in rings.progress() {
+        for queue in rings.progress().into_iter().chain(call::progress()) {
             let since = since(state.seen.get(&queue.id), &queue, now);
             seen.insert(queue.id, Seen { taken: queue.taken, since });
             let lasted = since.map(|since| now.saturating_duration_since(since));
@@ -376,13 +378,18 @@ impl PeerWait {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::log::{LogSettings, capture};
+    use std::convert::Infallible;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
-    /// Peers are of the process, so the tests run one after the other.
+    /// Peers and calls are of the process, so the tests run one after the other.
     static ONE: Mutex<()> = Mutex::new(());
+
+    pub(crate) fn one() -> MutexGuard<'static, ()> {
+        ONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     fn whats(stalls: &[Stall]) -> Vec<(&str, Option<&str>)> {
         stalls.iter().map(|stall| (&*stall.what, stall.behind.as_deref())).collect()
@@ -390,7 +397,7 @@ mod tests {
 
     #[test]
     fn queue_without_progress_stalls_and_one_with_progress_does_not() {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one();
         let (rings, begin) = (Rings::default(), Instant::now());
         let watchdog = Watchdog::new(rings.clone(), TIMEOUT);
         let at = |seconds| watchdog.look(begin + Duration::from_secs(seconds));
@@ -431,7 +438,7 @@ mod tests {
 
     #[test]
     fn gauge_stalls_only_when_it_is_watched_and_without_progress() {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one();
         let (rings, begin) = (Rings::default(), Instant::now());
         let watchdog = Watchdog::new(rings.clone(), TIMEOUT);
         let at = |seconds| watchdog.look(begin + Duration::from_secs(seconds)).len();
@@ -449,7 +456,7 @@ mod tests {
 
     #[test]
     fn gauge_of_a_thread_is_the_cause_of_its_queues_unless_replies_wait() {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one();
         let (rings, begin) = (Rings::default(), Instant::now());
         let watchdog = Watchdog::new(rings.clone(), TIMEOUT);
         // Taken from once, so its consumer is known.
@@ -516,7 +523,7 @@ mod tests {
 
     #[test]
     fn on_time_begins_again_after_a_late_look() {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one();
         let begin = Instant::now();
         let watchdog = Watchdog::new(Rings::default(), TIMEOUT);
         let on_time = |seconds| {
@@ -535,6 +542,40 @@ mod tests {
         let problem = |timeout, exit| problem(timeout, exit).unwrap_or_default();
         assert!(problem(30, 29).ends_with("write at least 30, or 0 for never"));
         assert!(problem(0, 60).contains("nothing counts as stalled"));
+    }
+
+    #[test]
+    fn calls_of_a_stage_that_finishes_none_stall_with_its_thread() {
+        let _one = one();
+        let begin = Instant::now();
+        let watchdog = Watchdog::new(Rings::default(), TIMEOUT);
+        let (handle, calls) = call::pair::<()>("a stage");
+        let (go_on, waits) = crate::oneshot::pair::<()>();
+        // None was run yet: its thread is not known.
+        let served = handle.start(move |()| _ = waits.recv()).unwrap();
+        assert_eq!(watchdog.look(begin), []);
+        let stalls = watchdog.look(begin + TIMEOUT);
+        let found = |stalls: &[Stall]| -> Vec<_> {
+            stalls.iter().map(|stall| (stall.what.clone(), stall.thread.clone(), stall.is_own)).collect()
+        };
+        assert_eq!(found(&stalls), [("queries to a stage".into(), None, false)]);
+        // Its thread stands still inside of a call.
+        let stage = thread::spawn("stuck-stage", move || {
+            calls.serve(&mut ());
+            Ended::done()
+        });
+        let own = ("queries to a stage".into(), Some("stuck-stage".into()), true);
+        let mut found_last = Vec::new();
+        while found_last != [own.clone()] {
+            found_last = found(&watchdog.look(begin + TIMEOUT));
+            std::thread::yield_now();
+        }
+        go_on.send(());
+        served.wait().unwrap();
+        assert_eq!(watchdog.look(begin + TIMEOUT), [], "it is done");
+        stage.unwrap().join().unwrap();
+        assert!(handle.start(|()| ()).is_err());
+        assert_eq!(watchdog.look(begin + 3 * TIMEOUT), [], "the stage has ended");
     }
 
     /// The queue and the thread of [`process_with_a_stalled_thread`].
@@ -558,7 +599,7 @@ mod tests {
         log::start(&LogSettings::default()).unwrap();
         let (rings, [queue, name]) = (Rings::default(), STALLED);
         let (tx, rx) = rings.bounded(queue, 4);
-        thread::spawn(name, Ends::WithOwner, move || {
+        thread::spawn(name, move || -> Infallible {
             rx.recv().unwrap();
             // It never goes on.
             loop {
@@ -576,7 +617,7 @@ mod tests {
 
     #[test]
     fn last_stalled_queue_of_the_path_or_the_peer_of_its_consumer_is_the_cause() {
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = one();
         let (rings, begin) = (Rings::default(), Instant::now());
         let watchdog = Watchdog::new(rings.clone(), TIMEOUT);
         let full = |name: &str| {

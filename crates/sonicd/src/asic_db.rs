@@ -13,7 +13,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Closed, Rings};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_settings::Persistence;
 use ribtide_swss::Db;
@@ -230,13 +230,16 @@ impl AsicWriter {
         let emptied = rows.emptied.0.clone();
         let written = Arc::<AtomicU64>::default();
         let its_written = written.clone();
-        let body = move || {
-            let mut round = || {
+        let body = move || -> Ended {
+            let mut round = || -> Result<Option<Closed>, Error> {
                 let mut select = Select::new();
                 waiting.watch(&mut select);
                 rows.watch(&mut select);
                 let _ = select.ready_timeout(idle::until_idle());
-                let Ok(first) = waiting.next_now() else { return Ok(false) };
+                let first = match waiting.next_now() {
+                    Ok(first) => first,
+                    Err(closed) => return Ok(Some(closed)),
+                };
                 let (begin, any) = (Instant::now(), first.is_some());
                 let mut left = if any { its_pace.rows(WRITE_BATCH_MAX) } else { 0 };
                 let (mut next, mut batches_done) = (first, 0);
@@ -261,18 +264,17 @@ impl AsicWriter {
                     rows.connection.shrink_to_fit();
                     idle::purge();
                 }
-                Ok(true)
+                Ok(None)
             };
             loop {
                 match round() {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(e) => return failing.send(e),
+                    Ok(None) => {}
+                    Ok(Some(closed)) => return closed.into(),
+                    Err(e) => return failing.end_with(e),
                 }
             }
         };
-        let thread =
-            thread::spawn("asic-db", Ends::WithOwner, body).map_err(Error::no_thread("for ASIC_DB"))?;
+        let thread = thread::spawn("asic-db", body).map_err(Error::no_thread("for ASIC_DB"))?;
         let (batches, thread) = (Some(batches), Some(thread));
         Ok(AsicWriter { batches, pace, lag, thread, failed, lost, emptied, given: 0, written })
     }
@@ -417,7 +419,7 @@ impl Rows {
             Ok(true) => drop(self.connection.query(&["PING"])?),
             Ok(false) => {}
             // The subscription ended at the stop, and the thread still writes its queue.
-            Err(Closed) => self.returned = WakeUp::never(),
+            Err(Closed { .. }) => self.returned = WakeUp::never(),
         }
         let emptied = self.emptied.1.take() == Ok(true);
         let generation = self.connection.generation();

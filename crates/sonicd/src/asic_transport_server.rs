@@ -10,8 +10,8 @@ use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
 use ribtide_runtime::oneshot;
-use ribtide_runtime::ring;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_settings::{Mode, Persistence};
 use ribtide_swss::sai::notification::{FdbEvent, PortState, write_fdb_event, write_port_state_change};
 use ribtide_swss::sai::text::{self, ReplyTo};
@@ -22,6 +22,7 @@ use ribtide_tables::queue::{self, QueueWriter};
 use ribtide_tables::zmq::{self, Endpoint, ReplySender, Resent};
 use ribtide_tables::{Connection, Database, Message, ReaderThread, TableError};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -165,14 +166,14 @@ impl AsicTransportServer {
             }
             None => true,
         };
-        let body = move || {
+        let body = move || -> Result<Infallible, Ended> {
             let mut bytes = Vec::new();
             loop {
                 let on_idle = || {
                     bytes = Vec::new();
                     writer.iter_mut().for_each(QueueWriter::shrink_to_fit);
                 };
-                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
+                let first = waiting.recv_or_idle(on_idle)?;
                 for (channel, reply) in
                     std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv()))
                 {
@@ -194,12 +195,12 @@ impl AsicTransportServer {
                     }
                 }
                 if let Some(Err(e)) = writer.as_mut().map(QueueWriter::flush) {
-                    return failing.send(e);
+                    return Err(failing.end_with(e));
                 }
             }
         };
         let reports = publish_reports(daemon)?;
-        let replier = thread::spawn("asic-replies", Ends::WithOwner, body);
+        let replier = thread::spawn("asic-replies", body);
         let replier = replier.map_err(Error::no_thread("for replies"))?;
         settings.write();
         Ok(AsicTransportServer {
@@ -323,23 +324,21 @@ const FDB_EVENTS_PER_MESSAGE: usize = 1000;
 fn publish_reports(daemon: &Daemon) -> Result<PortReportSender, Error> {
     let (sender, receiver) = port_reports::pair();
     let (mut asic, stop) = (daemon.connect(Db::Asic)?, daemon.stop.clone());
-    let body = move || {
-        while let Ok(mut reports) = receiver.wait(|| {}) {
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            let mut reports = receiver.wait(|| {})?;
             let states = (!reports.states.is_empty()).then(|| write_port_state_change(&reports.states));
             let fdb = reports.fdb.take();
             let fdb = fdb.chunks(FDB_EVENTS_PER_MESSAGE).map(write_fdb_event);
             for message in states.into_iter().chain(fdb) {
                 if let Err(e) = asic.query(&["PUBLISH", NOTIFICATIONS, &message]) {
-                    if stop.stopped() {
-                        return;
-                    }
+                    stop.running()?;
                     tracing::error!(target: target::SYNCD, error = %e, "a notification is not published");
                 }
             }
         }
     };
-    thread::spawn("asic-notifications", Ends::WithOwner, body)
-        .map_err(Error::no_thread("for notifications"))?;
+    thread::spawn("asic-notifications", body).map_err(Error::no_thread("for notifications"))?;
     Ok(sender)
 }
 

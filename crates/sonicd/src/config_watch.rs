@@ -6,7 +6,7 @@ use super::config_db::{ConfigDb, Switch};
 use super::key_watch::KeyWatch;
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::Db;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ impl ConfigWatch {
                     waker.wake();
                 }
             }
+            Ended::at_stop(&stop)
         };
-        thread::spawn("config-watch", Ends::AtStop(daemon.stop.clone()), body)
-            .map_err(Error::no_thread("to follow CONFIG_DB"))?;
+        thread::spawn("config-watch", body).map_err(Error::no_thread("to follow CONFIG_DB"))?;
         Ok(ConfigWatch { on: follows, wake_up })
     }
 

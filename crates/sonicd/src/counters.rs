@@ -6,13 +6,15 @@
 
 use crate::{Daemon, Error};
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::ring::Closed;
+use ribtide_runtime::thread;
 use ribtide_runtime::wake_up::{self, Waker};
 use ribtide_swss::sai::{CounterOp, Oid, Sai};
 use ribtide_swss::syncd::{CounterScript, PollChange, Polled, Syncd};
 use ribtide_swss::{Db, Name};
 use ribtide_tables::{Connection, TableError};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -183,26 +185,22 @@ impl CounterSink {
         let (its, stop) = (waiting.clone(), daemon.stop.clone());
         let mut writer =
             Writer::new(daemon.connect(Db::Counters)?, daemon.connect(Db::FlexCounter)?, settings);
-        let body = move || {
+        let body = move || -> Result<Infallible, Closed> {
             loop {
                 // Without settings there is nothing to look for.
-                let ended = match writer.settings.0.is_empty() && !writer.lost {
-                    true => wake_up.wait_or_idle(|| {}).is_err(),
-                    false => !wake_up.wait_timeout(LOOK_INTERVAL) && wake_up.take().is_err(),
-                };
-                if ended {
-                    return;
+                if writer.settings.0.is_empty() && !writer.lost {
+                    wake_up.wait_or_idle(|| {})?;
+                } else if !wake_up.wait_timeout(LOOK_INTERVAL) {
+                    wake_up.take()?;
                 }
                 let work = std::mem::take(&mut *its.lock().unwrap_or_else(PoisonError::into_inner));
                 if let Err(e) = writer.write(work) {
-                    if stop.stopped() {
-                        return;
-                    }
+                    stop.running()?;
                     tracing::error!(target: target::SYNCD, error = %e, "polled counters are not written");
                 }
             }
         };
-        thread::spawn("counters", Ends::WithOwner, body).map_err(Error::no_thread("for polled counters"))?;
+        thread::spawn("counters", body).map_err(Error::no_thread("for polled counters"))?;
         Ok(CounterSink { waiting, waker })
     }
 

@@ -11,8 +11,8 @@ use super::{Daemon, Error, route_stages, settings};
 use ribtide_model::{Explain, ExplainStage, StageState};
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
-use ribtide_runtime::ring;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed};
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_settings::DEFAULT_VRF;
 use ribtide_swss::fpmsyncd::Fpmsyncd;
 use ribtide_swss::fpmsyncd::explain::Waiting;
@@ -24,6 +24,7 @@ use ribtide_swss::{Db, Row};
 use ribtide_tables::{Connection, Databases, PubSubEvent, listen};
 use ribtide_vswitch::VirtualSwitch;
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -85,9 +86,10 @@ pub(super) fn answer<S: 'static>(
     let daemon = of.name;
     let state = of.databases.get(Db::State);
     let (query_tx, queries) = ring::unlisted::<ExplainQuery>("queries of explain", WAITING);
-    let mut answers = of.connect(Db::State)?;
-    let body = move || {
-        while let Ok(ExplainQuery { answer: to, vrf, prefix, router }) = queries.recv() {
+    let (mut answers, stop) = (of.connect(Db::State)?, of.stop.clone());
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            let ExplainQuery { answer: to, vrf, prefix, router } = queries.recv()?;
             let said = match prefix.parse() {
                 Ok(prefix) => handle
                     .call(move |stage: &mut S| answer(stage, vrf.as_deref(), prefix, router.map(Oid)))
@@ -95,14 +97,15 @@ pub(super) fn answer<S: 'static>(
                 Err(_) => stage(daemon, StageState::Off, format!("\"{prefix}\" is no prefix")).into(),
             };
             let text = serde_json::to_string(&(daemon, said)).unwrap_or_default();
-            // The connection for routes is not affected.
+            // The client sends its query again.
             if let Err(e) = answers.query(&["PUBLISH", &to, &text]) {
-                return log!(daemon, error, error = %e, "queries about routes are not answered any more");
+                stop.running()?;
+                log!(daemon, error, error = %e, "a query about a route is not answered");
             }
             answers.shrink_to_fit();
         }
     };
-    thread::spawn("explain", Ends::WithOwner, body).map_err(Error::no_thread("to answer queries"))?;
+    thread::spawn("explain", body).map_err(Error::no_thread("to answer queries"))?;
     Ok(listen(state, vec![channel_of(daemon)], &of.stop, move |heard| {
         if let PubSubEvent::Message { payload, .. } = heard
             && let Ok(query) = serde_json::from_str(payload)

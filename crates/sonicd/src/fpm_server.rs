@@ -9,10 +9,11 @@ use super::Error;
 use super::events::log;
 use ribtide_runtime::idle;
 use ribtide_runtime::liveness::{self, Watched};
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::fpm;
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -55,14 +56,11 @@ pub(super) fn start(
     let address = listener.local_addr().map_err(listening)?;
     let (events, received) = rings.bounded("FPM frames to fpmsyncd", BATCHES);
     let (rings, stop) = (rings.clone(), stop.clone());
-    let body = move || {
-        while !stop.stopped() {
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            stop.running()?;
             match listener.accept() {
-                Ok((stream, peer)) => {
-                    if serve(daemon, stream, peer, &events, &rings).is_err() {
-                        return;
-                    }
-                }
+                Ok((stream, peer)) => serve(daemon, stream, peer, &events, &rings)?,
                 Err(e) => {
                     log!(daemon, error, error = %e, "a connection could not be accepted");
                     // Probably no descriptor is free; an immediate retry would spin.
@@ -71,7 +69,7 @@ pub(super) fn start(
             }
         }
     };
-    thread::spawn("fpm-read", Ends::WithOwner, body).map_err(Error::no_thread("for FPM"))?;
+    thread::spawn("fpm-read", body).map_err(Error::no_thread("for FPM"))?;
     Ok((address, received))
 }
 
@@ -139,8 +137,9 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
     let (replies, waiting) = rings.bounded::<Vec<u8>>("fpmsyncd replies", REPLIES);
     let client = stream.peer_addr().map_or_else(|e| e.to_string(), |address| address.to_string());
     let peer = PeerWait::new(format!("FPM client {client}"));
-    let body = move || {
-        while let Ok(bytes) = waiting.recv() {
+    let body = move || -> Result<Infallible, Ended> {
+        loop {
+            let bytes = waiting.recv()?;
             peer.begin();
             let written = stream.write_all(&bytes);
             peer.end();
@@ -151,11 +150,11 @@ fn writer(daemon: &'static str, stream: &TcpStream, rings: &Rings) -> io::Result
                 }
                 // This ends the reader, too.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
-                return;
+                return Err(Ended::done());
             }
         }
     };
-    thread::spawn("fpm-write", Ends::WithOwner, body)?;
+    thread::spawn("fpm-write", body)?;
     Ok(replies)
 }
 

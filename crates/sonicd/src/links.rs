@@ -4,11 +4,12 @@
 use super::Error;
 use super::events::log;
 use ribtide_netlink::{Socket, overran};
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_wire::netlink::numbers::RTNLGRP_LINK;
 use ribtide_wire::netlink::{Content, dump_links};
+use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
@@ -52,8 +53,9 @@ pub(super) fn watch(
     let now = list().map_err(failed)?;
     let (tx, rx) = rings.bounded(format!("interfaces to {daemon}"), EVENTS);
     let stop = stop.clone();
-    let body = move || {
-        while !stop.stopped() {
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            stop.running()?;
             let mut events = Vec::new();
             match socket.notified(&wait, Duration::MAX, |_, content| events.extend(event(&content))) {
                 Ok(()) => {}
@@ -78,13 +80,11 @@ pub(super) fn watch(
                 }
             }
             for event in events {
-                if tx.send(event).is_err() {
-                    return;
-                }
+                tx.send(event)?;
             }
         }
     };
-    thread::spawn("links", Ends::WithOwner, body).map_err(failed)?;
+    thread::spawn("links", body).map_err(failed)?;
     Ok((now, rx))
 }
 

@@ -276,7 +276,7 @@ impl<R: Row, C: Consumer<R> + Send> Feed for TableFeed<R, C> {
         max: usize,
         mut record: Option<&mut Recording>,
     ) -> Result<usize, Error> {
-        self.ready |= self.consumer.wake_up().take().map_err(|Closed| {
+        self.ready |= self.consumer.wake_up().take().map_err(|Closed { .. }| {
             Error::new(format!("the table {} has no reader any more; the log has the reason", R::TABLE))
         })?;
         let max = self.limit.map_or(max, |limit| max.min(limit(orch)));
@@ -445,7 +445,7 @@ impl OrchStage {
             }
             self.note_depths();
             if self.stands_still(quiet)? {
-                return self.freeze(stop);
+                return self.freeze(calls, stop);
             }
             if !quiet {
                 next_tick = next_tick.min(clock.now() + TICKS.0);
@@ -516,11 +516,19 @@ impl OrchStage {
     }
 
     /// Waits for the end of the process, so that the successor finds the same state.
-    fn freeze(mut self, stop: &Stop) -> Result<(), Error> {
+    fn freeze(mut self, calls: Option<&CallQueue<OrchStage>>, stop: &Stop) -> Result<(), Error> {
         self.flush_recordings();
         tracing::info!(target: target::ORCHAGENT, "orchagent stands still for a warm restart; stop it now");
+        let signal = stop.signal();
         while !stop.stopped() {
-            stop.sleep(Duration::MAX);
+            let mut select = Select::new();
+            signal.watch(&mut select);
+            if let Some(calls) = calls {
+                // The callers hear that the stage has stopped.
+                while calls.next().is_some() {}
+                calls.watch(&mut select);
+            }
+            select.ready();
         }
         Ok(())
     }

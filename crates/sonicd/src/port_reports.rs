@@ -87,7 +87,7 @@ impl PortReportReceiver {
         match self.wake_up.take() {
             Ok(false) => PortReports::default(),
             // A sender that is gone may have sent before.
-            Ok(true) | Err(Closed) => {
+            Ok(true) | Err(Closed { .. }) => {
                 std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
             }
         }

@@ -15,11 +15,12 @@ use super::events::log;
 use super::syncd::chip_setting;
 use ribtide_prefix::AnyPrefix;
 use ribtide_runtime::call::StageHandle;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_runtime::unix_socket::{self, BindError};
 use ribtide_swss::sai::{PacketAction, text};
 use ribtide_vswitch::{Cursor, EntryKey, Forward, ForwardHop, PortLink, VirtualSwitch};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -63,13 +64,13 @@ pub(super) fn start<S: 'static>(
     let listener = unix_socket::bind(path, mode, None).map_err(|e| match e {
         BindError::Socket(e) | BindError::Group(e) => failed(e),
     })?;
-    let body = move || {
+    let body = move || -> Infallible {
         let clients = Arc::new(());
-        for stream in listener.incoming() {
+        loop {
             let (handle, client) = (handle.clone(), clients.clone());
             // The clones are the connections.
             let full = Arc::strong_count(&clients) > CONNECTIONS_MAX + 1;
-            let answered = stream.and_then(|stream| {
+            let answered = listener.accept().and_then(|(stream, _)| {
                 if full {
                     let message =
                         format!("{CONNECTIONS_MAX} clients are connected; try again when one has left");
@@ -80,8 +81,9 @@ pub(super) fn start<S: 'static>(
                     // A client that left, or was idle, is no fault.
                     let _ = serve(stream, &handle, see);
                     drop(client);
+                    Ended::done()
                 };
-                thread::spawn("query", Ends::WithOwner, body).map(drop)
+                thread::spawn("query", body).map(drop)
             });
             if let Err(e) = answered {
                 log!(daemon, warn, error = %e, "a query was not accepted");
@@ -90,7 +92,7 @@ pub(super) fn start<S: 'static>(
             }
         }
     };
-    thread::spawn("query-listen", Ends::WithOwner, body).map(drop).map_err(failed)
+    thread::spawn("query-listen", body).map(drop).map_err(failed)
 }
 
 /// The reply to one query of the syncd at `path`.

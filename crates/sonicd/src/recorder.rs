@@ -7,12 +7,13 @@
 use super::Error;
 use ribtide_runtime::date::date;
 use ribtide_runtime::log::target;
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread;
 use ribtide_swss::sai::notification::{PORT_STATE_CHANGE, PortState, port_states_data};
 use ribtide_swss::sai::text::{row_fields, write_id, write_request};
 use ribtide_swss::sai::{Attr, Item, ObjectType, SWITCH, SaiCall, SaiReply, SaiRequest, Verb, View};
 use ribtide_swss::{Change, Row};
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -96,15 +97,15 @@ impl Recording {
     pub(super) fn on_thread(path: PathBuf, rings: &Rings) -> Result<Recording, Error> {
         let mut log = Log::open(path)?;
         let (chunks, waiting) = rings.bounded::<Vec<u8>>(format!("to {}", log.path.display()), CHUNKS_MAX);
-        let body = move || {
-            while let Ok(chunk) = waiting.recv() {
-                log.write(&chunk);
+        let body = move || -> Result<Infallible, Closed> {
+            loop {
+                log.write(&waiting.recv()?);
                 if waiting.is_empty() {
                     log.flush();
                 }
             }
         };
-        thread::spawn("recorder", Ends::WithOwner, body).map_err(Error::no_thread("to record on"))?;
+        thread::spawn("recorder", body).map_err(Error::no_thread("to record on"))?;
         Ok(Recording { out: Out::Thread(chunks, Vec::with_capacity(CHUNK_BYTES)), line: String::new() })
     }
 

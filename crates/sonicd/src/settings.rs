@@ -4,7 +4,7 @@
 use super::events::log;
 use super::key_watch::KeyWatch;
 use super::{Daemon, Error, refuse};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_settings::RequestedSettings;
 use ribtide_swss::Db;
 use ribtide_tables::Connection;
@@ -139,7 +139,7 @@ pub(super) fn refuse_with_warm_restart(
     let keys = std::iter::once(&"system").chain(dockers);
     let keys = keys.map(|name| state.key("WARM_RESTART_ENABLE_TABLE", name)).collect();
     let mut watch = KeyWatch::start(Db::State, keys, daemon)?;
-    let (daemon, stop) = (daemon.clone(), daemon.stop.clone());
+    let daemon = daemon.clone();
     let body = move || {
         let mut was = false;
         while !daemon.stop.stopped() {
@@ -151,8 +151,9 @@ pub(super) fn refuse_with_warm_restart(
             }
             was = is;
         }
+        Ended::at_stop(&daemon.stop)
     };
-    let thread = thread::spawn("warm-restart", Ends::AtStop(stop), body);
+    let thread = thread::spawn("warm-restart", body);
     thread.map(drop).map_err(Error::no_thread("to look for warm restart"))
 }
 

@@ -10,7 +10,7 @@
 
 use super::Error;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_tables::{Connection, TableError, wake_ups};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -79,8 +79,11 @@ pub(super) fn watch(
                 // The server lost it, and syncd writes it again.
                 Ok(None) => {}
                 Ok(Some(now)) if now == since => {}
-                Ok(Some(_)) => return on_change(),
-                Err(_) if stop.stopped() => return,
+                Ok(Some(_)) => {
+                    on_change();
+                    return Ended::done();
+                }
+                Err(_) if stop.stopped() => break,
                 Err(e) => tracing::warn!(
                     target: target::ORCHAGENT,
                     error = %e,
@@ -88,10 +91,9 @@ pub(super) fn watch(
                 ),
             }
         }
+        Ended::at_stop(&stop)
     };
-    thread::spawn("asic-generation", Ends::WithOwner, body)
-        .map(drop)
-        .map_err(Error::no_thread("to watch syncd"))
+    thread::spawn("asic-generation", body).map(drop).map_err(Error::no_thread("to watch syncd"))
 }
 
 #[cfg(test)]

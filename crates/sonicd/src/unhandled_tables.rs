@@ -8,7 +8,7 @@
 use super::{Daemon, Error};
 use crossbeam_channel::Select;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_runtime::wake_up::WakeUp;
 use ribtide_swss::Db;
 use ribtide_swss::Row;
@@ -277,7 +277,7 @@ pub(super) fn watch(daemon: &Daemon) -> Result<Found, Error> {
     let tables = tables.into_iter().collect::<Result<_, Error>>()?;
     let mut looker = Looker { found: found.clone(), daemon: daemon.clone(), announced, tables };
     let body = move || looker.run();
-    thread::spawn("unhandled-tables", Ends::WithOwner, body)
+    thread::spawn("unhandled-tables", body)
         .map_err(Error::no_thread("to look for tables that are not handled"))?;
     Ok(found)
 }
@@ -291,12 +291,12 @@ struct Looker {
 }
 
 impl Looker {
-    fn run(&mut self) {
+    fn run(&mut self) -> Ended {
         let signal = self.daemon.stop.signal();
         while !self.daemon.stop.stopped() {
             if let Err(e) = self.look() {
                 if self.daemon.stop.stopped() {
-                    return;
+                    break;
                 }
                 tracing::warn!(target: target::ORCHAGENT, error = %e, "tables that are not handled cannot be looked for; looking again");
             }
@@ -308,6 +308,7 @@ impl Looker {
             self.daemon.stop.sleep(Duration::from_secs(1));
             self.announced.iter().for_each(|wake_up| _ = wake_up.take());
         }
+        Ended::at_stop(&self.daemon.stop)
     }
 
     fn look(&mut self) -> Result<(), TableError> {

@@ -7,7 +7,7 @@ use super::syncd_generation::RUN;
 use super::{Daemon, Error};
 use ribtide_runtime::call::StageHandle;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_swss::Db;
 use ribtide_swss::sai::text;
 use ribtide_tables::{Connection, TableError, wake_ups};
@@ -41,7 +41,7 @@ pub(super) fn start(handle: StageHandle<OrchStage>, surplus: bool, daemon: &Daem
                 Ok(())
             });
             match looked {
-                Err(_) if stop.stopped() => return,
+                Err(_) if stop.stopped() => break,
                 Err(e) => tracing::warn!(
                     target: target::ORCHAGENT,
                     error = %e,
@@ -50,8 +50,9 @@ pub(super) fn start(handle: StageHandle<OrchStage>, surplus: bool, daemon: &Daem
                 Ok(()) => {}
             }
         }
+        Ended::at_stop(&stop)
     };
-    thread::spawn("asic-runs", Ends::WithOwner, body)
+    thread::spawn("asic-runs", body)
         .map(drop)
         .map_err(Error::no_thread("to compare a syncd that was started again"))
 }

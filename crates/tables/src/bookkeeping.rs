@@ -9,7 +9,7 @@ use ribtide_runtime::handover::PollPace;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::Wake;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::{Change, Db, Row};
 use std::collections::BTreeMap;
@@ -106,8 +106,7 @@ impl Bookkeeping {
             refusal: None,
         };
         let stop = stop.clone();
-        thread::spawn("bookkeeping", Ends::AtStop(stop.clone()), move || writer.run(&stop))
-            .map_err(cannot)?;
+        thread::spawn("bookkeeping", move || writer.run(&stop)).map_err(cannot)?;
         Ok(Bookkeeping { shared, database: databases.get(db).clone() })
     }
 
@@ -166,7 +165,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, stop: &Stop) {
+    fn run(mut self, stop: &Stop) -> Ended {
         let (mut read, mut interval, mut may_be_lost) = (None::<Instant>, POLL_INTERVALS.0, false);
         while !stop.stopped() {
             if self.shared.pace.begin_round() {
@@ -200,6 +199,7 @@ impl Writer {
             let timeout = if polls { left } else { idle::until_idle() };
             may_be_lost = self.connection.wait_for_loss(&self.wait, timeout);
         }
+        Ended::at_stop(stop)
     }
 
     /// Writes the rows that differ from the written ones, after reading the sources if it is `due`.

@@ -7,7 +7,7 @@
 
 use crate::TableError;
 use ribtide_runtime::ring;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 pub use ribtide_swss::sai::text::Message;
 use std::io;
 use std::sync::Arc;
@@ -52,14 +52,14 @@ pub struct ReaderThread {
 
 impl ReaderThread {
     /// Runs `body`, which checks the passed flag before each pop.
-    pub(crate) fn start(
+    pub(crate) fn start<R: Into<Ended>>(
         name: &str,
         stop: &Stop,
-        body: impl FnOnce(Stop) + Send + 'static,
+        body: impl FnOnce(Stop) -> R + Send + 'static,
     ) -> io::Result<ReaderThread> {
         let ending = Stop::default();
         let theirs = ending.clone();
-        let thread = thread::spawn(name, Ends::WithOwner, move || body(theirs))?;
+        let thread = thread::spawn(name, move || body(theirs))?;
         Ok(ReaderThread { thread: Some(thread), stop: stop.clone(), ending })
     }
 }

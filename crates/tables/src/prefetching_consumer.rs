@@ -6,11 +6,12 @@
 use crate::exchange::ReaderThread;
 use crate::zmq::Process;
 use crate::{Consumer, TableError};
-use ribtide_runtime::ring::{self, Rings};
+use ribtide_runtime::ring::{self, Closed, Rings};
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::{Change, Row};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -76,9 +77,11 @@ impl<R: Row> PrefetchingConsumer<R> {
         let (waker, wake_up) = wake_up::pair();
         let polls = Arc::new(Polls::default());
         let its = polls.clone();
-        let body = move |ending: Stop| {
+        let body = move |ending: Stop| -> Result<Infallible, Closed> {
             let to_poll = consumer.wake_up().clone();
-            while !ending.stopped() && to_poll.wait_or_idle(|| consumer.shrink_to_fit()).is_ok() {
+            loop {
+                ending.running()?;
+                to_poll.wait_or_idle(|| consumer.shrink_to_fit())?;
                 let mut more = true;
                 while more && let Some(poll) = its.begin(&ending) {
                     let mut changes = Vec::with_capacity(max);
@@ -86,8 +89,8 @@ impl<R: Row> PrefetchingConsumer<R> {
                     more = matches!(popped, Ok(true));
                     let batch = popped.map(|_| changes);
                     let is_empty = matches!(&batch, Ok(changes) if changes.is_empty());
-                    if !is_empty && tx.send((poll, batch)).is_err() {
-                        return;
+                    if !is_empty {
+                        tx.send((poll, batch))?;
                     }
                     its.done.store(poll, SeqCst);
                     waker.wake();

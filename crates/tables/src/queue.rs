@@ -18,9 +18,10 @@ use crate::exchange::{EncodedRequest, Exchange, Pending, ReaderThread, WAITING};
 use crate::subscriptions::wake_ups;
 use crate::{Reply, TableError};
 use ribtide_runtime::log::target;
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wake_up::WakeUp;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Replies of one pop, as in SONiC.
@@ -192,15 +193,15 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
     let pending = Pending::default();
 
     let (in_flight, failed, sent_to) = (pending.clone(), replies_tx.clone(), server.clone());
-    let write = move || {
+    let write = move || -> Result<Infallible, Ended> {
         let mut generation = writer.connection().generation();
-        while let Ok(first) = requests_rx.recv_or_idle(|| writer.shrink_to_fit()) {
+        loop {
+            let first = requests_rx.recv_or_idle(|| writer.shrink_to_fit())?;
             // A server that was lost before had none of these.
             if in_flight.is_empty()
                 && let Err(e) = go_on(writer.connection(), &mut generation, &sent_to, counter)
             {
-                let _ = failed.send(Err(e));
-                return;
+                return Err(failed.end_with(Err(e)));
             }
             for request in std::iter::once(first).chain(std::iter::from_fn(|| requests_rx.try_recv())) {
                 let EncodedRequest { message, pending } = encode(request);
@@ -211,19 +212,17 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 .flush()
                 .and_then(|()| still_there(writer.connection(), &mut generation, &in_flight, counter));
             if let Err(e) = sent {
-                let _ = failed.send(Err(e));
-                return;
+                return Err(failed.end_with(Err(e)));
             }
         }
     };
-    let read = move |ending: Stop| {
+    let read = move |ending: Stop| -> Result<Infallible, Ended> {
         let mut generation = reader.generation();
         let (mut next, mut returned) = (None, false);
-        while reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit()).is_ok() {
-            let mut round = || -> Result<bool, TableError> {
-                if ending.stopped() {
-                    return Ok(false);
-                }
+        loop {
+            reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit())?;
+            let mut round = || -> Result<bool, RoundEnd> {
+                ending.running()?;
                 // Until it is known whether what is popped belongs to a request, none is sent to a server that came back.
                 let server = server.lock().unwrap_or_else(PoisonError::into_inner);
                 let messages = reader.pop(POP_BATCH_MAX)?;
@@ -239,7 +238,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 still_there(&mut reader.connection, &mut generation, &pending, counter)?;
                 let more = !messages.is_empty();
                 if more && returned && pending.is_empty() {
-                    return Err(outdated(&reader.connection));
+                    return Err(outdated(&reader.connection).into());
                 }
                 drop(server);
                 for message in messages {
@@ -254,9 +253,7 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                     };
                     next = None;
                     pending.replied();
-                    if replies_tx.send(Ok(reply)).is_err() {
-                        return Ok(false);
-                    }
+                    replies_tx.send(Ok(reply))?;
                 }
                 Ok(more)
             };
@@ -264,10 +261,8 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
                 match round() {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(e) => {
-                        let _ = replies_tx.send(Err(e));
-                        return;
-                    }
+                    Err(RoundEnd::Closed(closed)) => return Err(closed.into()),
+                    Err(RoundEnd::Failed(e)) => return Err(replies_tx.end_with(Err(e))),
                 }
             }
         }
@@ -277,9 +272,28 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static, P: Send + 'static>(
         address: database.address.to_string(),
         cause: e.to_string(),
     };
-    thread::spawn("asic-requests", Ends::WithOwner, write).map_err(no_thread)?;
+    thread::spawn("asic-requests", write).map_err(no_thread)?;
     let reader = ReaderThread::start("asic-responses", stop, read).map_err(no_thread)?;
     Ok(Exchange { requests, replies, _reader: Some(reader) })
+}
+
+/// Why a reading thread takes no more replies.
+enum RoundEnd {
+    /// Its owner ended it.
+    Closed(Closed),
+    Failed(TableError),
+}
+
+impl From<Closed> for RoundEnd {
+    fn from(closed: Closed) -> RoundEnd {
+        RoundEnd::Closed(closed)
+    }
+}
+
+impl From<TableError> for RoundEnd {
+    fn from(e: TableError) -> RoundEnd {
+        RoundEnd::Failed(e)
+    }
 }
 
 /// A request at syncd.
@@ -309,22 +323,18 @@ pub fn serve<T: Send + 'static>(
     let mut reader = QueueReader::open(database, table, wake_up, stop)?;
     let redelivered = reader.redelivered()?;
     let (tx, taken) = rings.bounded(queue, WAITING);
-    let body = move |ending: Stop| {
+    let body = move |ending: Stop| -> Result<Infallible, Ended> {
         for message in redelivered {
-            if tx.send(Ok(read(Request { message, redelivered: true }))).is_err() {
-                return;
-            }
+            tx.send(Ok(read(Request { message, redelivered: true })))?;
         }
-        while reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit()).is_ok() && !ending.stopped() {
-            while !ending.stopped() {
-                let next = match reader.take() {
-                    Ok(Some(message)) => Ok(read(Request { message, redelivered: false })),
+        loop {
+            reader.wake_up.wait_or_idle(|| reader.connection.shrink_to_fit())?;
+            loop {
+                ending.running()?;
+                match reader.take() {
+                    Ok(Some(message)) => tx.send(Ok(read(Request { message, redelivered: false })))?,
                     Ok(None) => break,
-                    Err(e) => Err(e),
-                };
-                let lost = next.is_err();
-                if tx.send(next).is_err() || lost {
-                    return;
+                    Err(e) => return Err(tx.end_with(Err(e))),
                 }
             }
         }

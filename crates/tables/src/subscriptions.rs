@@ -9,7 +9,7 @@ use crate::database::Database;
 use crate::resp::{Command, Decoder, Raw};
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_runtime::wake_up::{self, WakeUp};
 use std::io::{self, Read, Write};
@@ -50,7 +50,7 @@ pub fn listen(
     let mut ears = subscribe(&database, &channels)?;
     let wait = WaitFd::new(&stop).map_err(|e| lost(&database, &e))?;
     let name = format!("{}-listen", database.db.name().to_lowercase().replace('_', "-"));
-    let (address, at_end) = (database.address.to_string(), stop.clone());
+    let address = database.address.to_string();
     let body = move || {
         on_event(PubSubEvent::Subscribed { again: false });
         while !stop.stopped() {
@@ -72,7 +72,7 @@ pub fn listen(
                     let mut pause = CONNECT_BACKOFF.0;
                     loop {
                         if stop.stopped() {
-                            return;
+                            return Ended::at_stop(&stop);
                         }
                         stop.sleep(pause);
                         pause = CONNECT_BACKOFF.1.min(pause * 2);
@@ -85,8 +85,9 @@ pub fn listen(
                 }
             }
         }
+        Ended::at_stop(&stop)
     };
-    thread::spawn(name, Ends::AtStop(at_end), body).map(drop).map_err(|e| TableError::Unreachable {
+    thread::spawn(name, body).map(drop).map_err(|e| TableError::Unreachable {
         database: "a listener".into(),
         address,
         cause: e.to_string(),

@@ -18,11 +18,12 @@ use ribtide_runtime::handover::WriterProgress;
 use ribtide_runtime::meter::Meter;
 use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_runtime::wake_up::{self, WakeUp};
 use ribtide_swss::row::Packed;
 use ribtide_swss::{Change, Row};
 use std::borrow::Borrow;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -109,7 +110,7 @@ impl<R: Row> WriteBehind<R> {
         let (its_progress, its_pace) = (progress.clone(), pace.clone());
         let hurried = Arc::<AtomicBool>::default();
         let its_hurry = hurried.clone();
-        let body = move || {
+        let body = move || -> Result<Infallible, Ended> {
             let mut rows = Coalesced::default();
             let (mut batch, mut taken) = (Vec::new(), 0);
             loop {
@@ -118,7 +119,7 @@ impl<R: Row> WriteBehind<R> {
                     rows.shrink_to_fit();
                     table.shrink_to_fit();
                 };
-                let Ok(first) = waiting.recv_or_idle(on_idle) else { return };
+                let first = waiting.recv_or_idle(on_idle)?;
                 let mut next = Some(first);
                 let (mut settled, mut batches, mut is_last) = (None, 0, true);
                 let at_once = its_pace.as_ref().map_or(round_rows, |pace| pace.rows(round_rows));
@@ -150,7 +151,7 @@ impl<R: Row> WriteBehind<R> {
                 }
                 if let Err(e) = written {
                     its_progress.note_generation(table.generation());
-                    return failing.send(e);
+                    return Err(failing.end_with(e));
                 }
                 its_progress.note(taken, table.generation());
                 its_lag.written(batches, begin.elapsed(), &age);
@@ -160,7 +161,7 @@ impl<R: Row> WriteBehind<R> {
                     done_tx.send(());
                 }
                 if let Err(e) = table.let_through(&|| its_hurry.load(Relaxed)) {
-                    return failing.send(e);
+                    return Err(failing.end_with(e));
                 }
                 // The database may have been lost meanwhile.
                 its_progress.note_generation(table.generation());
@@ -169,12 +170,11 @@ impl<R: Row> WriteBehind<R> {
                 }
             }
         };
-        let thread =
-            thread::spawn("write-behind", Ends::WithOwner, body).map_err(|e| TableError::Unreachable {
-                database: R::DB.name().into(),
-                address: "a thread of its own".into(),
-                cause: e.to_string(),
-            })?;
+        let thread = thread::spawn("write-behind", body).map_err(|e| TableError::Unreachable {
+            database: R::DB.name().into(),
+            address: "a thread of its own".into(),
+            cause: e.to_string(),
+        })?;
         Ok(WriteBehind {
             entries: Some(entries),
             thread: Some(thread),

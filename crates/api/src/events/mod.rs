@@ -17,7 +17,7 @@ use ribtide_prefix::zone::split_zone;
 use ribtide_prefix::{AfiSafi, AnyPrefix, BgpFamily, for_each_bgp_family};
 use ribtide_runtime::date;
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread::{self, Ended};
 use ribtide_wire::bgp::AsPath;
 use ribtide_wire::bgp::attribute::code;
 use std::collections::{BTreeMap, VecDeque};
@@ -130,7 +130,7 @@ pub(crate) fn subscribe(state: &Arc<ApiState>) -> Client {
             ..Kept::default()
         };
         let of_thread = state.clone();
-        if let Err(error) = thread::spawn("api-events", Ends::WithOwner, move || record(&of_thread)) {
+        if let Err(error) = thread::spawn("api-events", move || record(&of_thread)) {
             kept.is_running = false;
             tracing::warn!(target: target::API, %error, "no event of a route is sent: the system gives no thread");
         }
@@ -139,14 +139,14 @@ pub(crate) fn subscribe(state: &Arc<ApiState>) -> Client {
     Client(state.clone())
 }
 
-/// The body of the thread.
-fn record(state: &ApiState) {
+/// The body of the thread. Where it ends, the next client starts another one.
+fn record(state: &ApiState) -> Ended {
     let mut names = Names::default();
     loop {
         let Some(bgp) = state.bgp.get() else {
             std::thread::sleep(POLL_INTERVAL);
             if ends(state) {
-                return;
+                return Ended::done();
             }
             continue;
         };
@@ -168,7 +168,7 @@ fn record(state: &ApiState) {
             }
             if changes.batches.is_empty() && ends(state) {
                 changes.want(false);
-                return;
+                return Ended::done();
             }
         }
         changes.want(false);

@@ -7,6 +7,7 @@ use super::{Client, KeptEvent, subscribe};
 use crate::answers::{LogFilter, Refusal, prefix_filter};
 use crate::request::EventsQuery;
 use crate::state::ApiState;
+use crate::task;
 use axum::body::{Body, HttpBody};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +16,7 @@ use ribtide_model::{LogEvent, LostEvents};
 use ribtide_policy::PrefixFilter;
 use ribtide_prefix::AfiSafi;
 use ribtide_runtime::log::{self, target};
+use ribtide_runtime::thread::Ended;
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -332,20 +334,20 @@ impl EventStream {
         let now = Instant::now();
         let unread = Unread { stream: Some(stream), next: begin, polled: now, sent: now };
         let unread = Arc::new(Mutex::new(unread));
-        tokio::spawn(end_unread(Arc::downgrade(&unread)));
+        task::spawn("unread events", end_unread(Arc::downgrade(&unread)));
         EventStream { unread, pause: Box::pin(sleep(POLL_INTERVAL)) }
     }
 }
 
 /// Ends a stream that its client does not read, so that it holds neither a place nor routes.
-async fn end_unread(unread: Weak<Mutex<Unread>>) {
+async fn end_unread(unread: Weak<Mutex<Unread>>) -> Ended {
     loop {
         sleep(READ_TIMEOUT / 4).await;
-        let Some(unread) = unread.upgrade() else { return };
+        let Some(unread) = unread.upgrade() else { return Ended::done() };
         let mut unread = unread.lock().unwrap_or_else(PoisonError::into_inner);
         if unread.polled.elapsed() >= READ_TIMEOUT {
             unread.stream = None;
-            return;
+            return Ended::done();
         }
     }
 }

@@ -93,7 +93,7 @@ use ribtide_runtime::cpu::Cpus;
 use ribtide_runtime::idle;
 use ribtide_runtime::output::Output;
 use ribtide_runtime::ring::{Receiver, Rings, Sender, Wake};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_wire::bgp::Notification;
 use ribtide_wire::bgp::message::{HEADER_LEN, MAX_LEN, MessageType, frame};
 use ribtide_wire::bgp::notification::cease;
@@ -296,10 +296,11 @@ impl SessionsBuilder {
         sessions.watch_routes();
         let (writes, reports, shard_news) = (self.writes.1, self.reports.1, self.shard_news.1);
         let (cpus, at_stop) = (setup.cpus.clone(), self.wake.clone());
-        let thread = thread::spawn("sessions", Ends::AtStop(stop.clone()), move || {
+        let thread = thread::spawn("sessions", move || {
             pin("sessions", cpus.as_ref());
             let _waker = stop.on_stop(move || at_stop());
             sessions.run(&writes, &reports, &shard_news, &calls, &stop);
+            Ended::at_stop(&stop)
         })?;
         Ok((handle.with_wake(Some(self.wake)), thread))
     }

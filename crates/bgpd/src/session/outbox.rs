@@ -91,11 +91,11 @@ impl Outbox {
                 Letter::Worker(at, message) => match self.workers[at].try_send(message) {
                     Err(TrySend::Full(message)) => Some(Letter::Worker(at, message)),
                     // A queue is closed only when the process is stopping.
-                    Ok(()) | Err(TrySend::Closed) => None,
+                    Ok(()) | Err(TrySend::Closed(_)) => None,
                 },
                 Letter::Reader(at, command) => match self.readers[at].try_send(command) {
                     Err(TrySend::Full(command)) => Some(Letter::Reader(at, command)),
-                    Ok(()) | Err(TrySend::Closed) => None,
+                    Ok(()) | Err(TrySend::Closed(_)) => None,
                 },
                 Letter::Monitor(tap, news) => tap.news(news).map(|news| Letter::Monitor(tap, news)),
             };

@@ -11,8 +11,9 @@ use crate::stage::pin;
 use ribtide_bgp::fsm::Side;
 use ribtide_bgp::peer::PeerId;
 use ribtide_runtime::cpu::Cpus;
-use ribtide_runtime::ring::{Receiver, Rings, Sender, TrySend};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::ring::{Closed, Receiver, Rings, Sender, TrySend};
+use ribtide_runtime::thread;
+use std::convert::Infallible;
 use std::io;
 
 /// Connections of a lot: about 100 µs of work, against 5 µs to wake a thread.
@@ -58,13 +59,12 @@ impl Writers {
         let threads = cpus.len();
         for (index, cpus) in cpus.into_iter().enumerate() {
             let (lots, done, name) = (lots.1.clone(), done.0.clone(), format!("writer-{index}"));
-            thread::spawn(name.clone(), Ends::WithOwner, move || {
+            thread::spawn(name.clone(), move || -> Result<Infallible, Closed> {
                 pin(&name, cpus.as_ref());
-                while let Ok(mut lot) = lots.recv() {
+                loop {
+                    let mut lot = lots.recv()?;
                     lot.iter_mut().for_each(Loan::write);
-                    if done.send(lot).is_err() {
-                        break;
-                    }
+                    done.send(lot)?;
                 }
             })?;
         }
@@ -100,7 +100,7 @@ impl Writers {
                 Ok(()) => out += 1,
                 Err(TrySend::Full(lot)) => own(lot, &mut back),
                 // The receiver is here.
-                Err(TrySend::Closed) => {}
+                Err(TrySend::Closed(_)) => {}
             }
         }
         // The session thread writes the remaining lots.

@@ -14,10 +14,12 @@ use ribtide_netlink::{Socket, overran};
 use ribtide_rib::{DataplaneId, IfIndex, RibIn, Source, VrfId};
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{Closed, Sender};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::netlink::numbers::{RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_LINK};
 use ribtide_wire::netlink::{dump_addresses, dump_links};
+use std::convert::Infallible;
 use std::io;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -62,7 +64,7 @@ impl InterfaceWatch {
         let (outputs, stop) = (Outputs { notes: None, rib, sessions }, stop.part());
         let watcher = Watcher::new(&System::default(), None, listed.clone(), None, outputs, &stop)?;
         let interfaces = watcher.list();
-        let thread = thread::spawn("kernel-links", Ends::WithOwner, move || watcher.run(None))?;
+        let thread = thread::spawn("kernel-links", move || watcher.run(None))?;
         Ok(InterfaceWatch { interfaces, listed, stop, thread })
     }
 
@@ -95,6 +97,8 @@ pub(super) struct Watcher {
     outputs: Outputs,
     /// Whether the changes are the initial state and no events.
     initial: bool,
+    /// For the watchdog: they cannot be read.
+    unread: PeerWait,
     stop: Stop,
 }
 
@@ -128,6 +132,7 @@ impl Watcher {
             missing: missing.map(|missing| (missing, 0)),
             outputs,
             initial: true,
+            unread: PeerWait::new("the kernel's interfaces".into()),
             stop: stop.clone(),
         })
     }
@@ -138,10 +143,14 @@ impl Watcher {
     }
 
     /// `dataplane` is up once the RIB manager has the interfaces.
-    pub(super) fn run(mut self, dataplane: Option<DataplaneId>) {
-        let mut sent = self.begin(dataplane);
-        while sent.is_ok() && !self.stop.stopped() {
-            sent = self.step();
+    ///
+    /// # Errors
+    /// The stop, or the end of the RIB manager or of the writer.
+    pub(super) fn run(mut self, dataplane: Option<DataplaneId>) -> Result<Infallible, Closed> {
+        self.begin(dataplane)?;
+        loop {
+            self.stop.running()?;
+            self.step()?;
         }
     }
 
@@ -162,8 +171,9 @@ impl Watcher {
         loop {
             match on_link::without_route(&mut self.requests) {
                 Ok(found) => break missing.set(found),
-                Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
+                    self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,
@@ -173,6 +183,7 @@ impl Watcher {
                 }
             }
         }
+        self.unread.end();
         if let Some(found) = missing.news(seen) {
             self.interfaces.set_missing(found);
         }
@@ -220,9 +231,13 @@ impl Watcher {
                     |()| self.requests.dump(dump_addresses, |(): &mut (), content| interfaces.take(&content)),
                 );
             match read {
-                Ok(()) => return self.notify(),
-                Err(_) if self.stop.stopped() => return Err(Closed),
+                Ok(()) => {
+                    self.unread.end();
+                    return self.notify();
+                }
                 Err(e) => {
+                    self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,

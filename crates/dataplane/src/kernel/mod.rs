@@ -47,7 +47,7 @@ use ribtide_netlink::Socket;
 use ribtide_rib::IfIndex;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends};
+use ribtide_runtime::thread;
 use ribtide_wire::netlink::{Content, dump_links};
 use routes::{InterfaceChange, Kernel};
 use std::collections::BTreeMap;
@@ -206,11 +206,9 @@ pub fn start(
     let id = channel.id;
     let Stages { writer, routes, links, handle } =
         Stages::open(&System::default(), config, vrf, vrfs, channel, sessions, rings)?;
-    let links =
-        thread::spawn("kernel-links", Ends::WithOwner, move || links.run(Some(id))).map_err(cannot)?;
-    let routes = thread::spawn("kernel-routes", Ends::WithOwner, move || routes.run()).map_err(cannot)?;
-    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, Ends::WithOwner, move || writer.run())
-        .map_err(cannot)?;
+    let links = thread::spawn("kernel-links", move || links.run(Some(id))).map_err(cannot)?;
+    let routes = thread::spawn("kernel-routes", move || routes.run()).map_err(cannot)?;
+    let writer = thread::spawn_urgent("kernel-fib", WRITER_PRIORITY, move || writer.run()).map_err(cannot)?;
     Ok((handle, [links, routes, writer]))
 }
 

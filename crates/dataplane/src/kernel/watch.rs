@@ -20,11 +20,13 @@ use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
 use ribtide_runtime::thread::Stop;
 use ribtide_runtime::wait_fd::WaitFd;
+use ribtide_runtime::watchdog::PeerWait;
 use ribtide_wire::netlink::numbers::{
     RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_LINK,
     RTNLGRP_NEXTHOP,
 };
 use ribtide_wire::netlink::{Content, Route};
+use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -120,6 +122,8 @@ pub(super) struct Watcher {
     unverified_since: Option<Instant>,
     /// The CPU time that it took last.
     verify_cost: Duration,
+    /// For the watchdog: routes cannot be read.
+    unread: PeerWait,
     repairs: Arc<RepairCounters>,
     /// When differences were logged.
     logged: Option<Instant>,
@@ -190,6 +194,7 @@ impl Watcher {
             verify_again: false,
             unverified_since: None,
             verify_cost: Duration::ZERO,
+            unread: PeerWait::new("the kernel's routes".into()),
             repairs,
             logged: None,
             notes,
@@ -198,10 +203,11 @@ impl Watcher {
         })
     }
 
-    pub(super) fn run(mut self) {
-        let mut sent = self.begin();
-        while sent.is_ok() && !self.stop.stopped() {
-            sent = self.step();
+    pub(super) fn run(mut self) -> Result<Infallible, Closed> {
+        self.begin()?;
+        loop {
+            self.stop.running()?;
+            self.step()?;
         }
     }
 
@@ -416,8 +422,9 @@ impl Watcher {
             let requests = &mut self.requests;
             match self.imported.iter_mut().try_for_each(|imported| imported.read_all(requests)) {
                 Ok(()) => break,
-                Err(_) if self.stop.stopped() => return Err(Closed),
                 Err(e) => {
+                    self.stop.running()?;
+                    self.unread.begin();
                     tracing::error!(
                         target: target::KERNEL,
                         error = %e,
@@ -427,6 +434,7 @@ impl Watcher {
                 }
             }
         }
+        self.unread.end();
         self.verify_cost = self.system.cpu_time().saturating_sub(before);
         (self.unverified_since, self.verify_again) = (None, false);
         let has_routes = self.imported.iter().any(|imported| !imported.is_empty());

@@ -14,6 +14,7 @@ use ribtide_rib::RibIn;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, Closed};
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -68,13 +69,13 @@ pub(super) struct Writer {
 
 /// Why the work does not go on.
 enum Failure {
-    Closed,
+    Closed(Closed),
     Socket(io::Error),
 }
 
 impl From<Closed> for Failure {
-    fn from(Closed: Closed) -> Failure {
-        Failure::Closed
+    fn from(closed: Closed) -> Failure {
+        Failure::Closed(closed)
     }
 }
 
@@ -113,12 +114,11 @@ impl Writer {
         }
     }
 
-    pub(super) fn run(mut self) {
-        while !self.channel.stop.stopped() {
-            match self.turn() {
-                Ok(true) => {}
-                Ok(false) => self.wait(),
-                Err(Closed) => return,
+    pub(super) fn run(mut self) -> Result<Infallible, Closed> {
+        loop {
+            self.channel.stop.running()?;
+            if !self.turn()? {
+                self.wait();
             }
         }
     }
@@ -133,7 +133,7 @@ impl Writer {
         }
         match self.work() {
             Ok(worked) => Ok(worked),
-            Err(Failure::Closed) => Err(Closed),
+            Err(Failure::Closed(closed)) => Err(closed),
             Err(Failure::Socket(e)) => self.fail(&e).map(|()| true),
         }
     }

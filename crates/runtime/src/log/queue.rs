@@ -2,8 +2,11 @@
 
 use super::limit::Limit;
 use super::target;
-use crate::thread::{self, Ends};
+use crate::ring::Closed;
+use crate::thread;
+use crate::watchdog::PeerWait;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,7 +45,7 @@ impl Queue {
         to: impl Write + Send + 'static,
     ) -> io::Result<()> {
         let dropped = self.dropped.clone();
-        thread::spawn("log", Ends::WithOwner, move || write(&items, &dropped, &limit, to)).map(drop)
+        thread::spawn("log", move || write(&items, &dropped, &limit, to)).map(drop)
     }
 
     /// The number of lines that were dropped.
@@ -80,15 +83,25 @@ impl<'a> MakeWriter<'a> for Queue {
     }
 }
 
-/// Writes until every sender is gone. A reader that went away takes nothing with it.
-fn write(items: &Receiver<Item>, dropped: &AtomicU64, limit: &Limit, mut to: impl Write) {
+/// Writes until every sender is gone. A reader that went away takes nothing with it; the watchdog names one that reads nothing.
+fn write(
+    items: &Receiver<Item>,
+    dropped: &AtomicU64,
+    limit: &Limit,
+    mut to: impl Write,
+) -> Result<Infallible, Closed> {
     let (mut reported, mut limited_at) = (0, Instant::now());
+    let reader = PeerWait::new("the reader of the log".into());
     loop {
         match items.recv_timeout(LIMIT_INTERVAL) {
-            Ok(Item::Line(line)) => drop(to.write_all(&line)),
+            Ok(Item::Line(line)) => {
+                reader.begin();
+                let _ = to.write_all(&line);
+                reader.end();
+            }
             Ok(Item::Flush(done)) => drop(done.send(())),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return Err(Closed),
         }
         let now = Instant::now();
         if now.duration_since(limited_at) >= LIMIT_INTERVAL {
@@ -108,6 +121,8 @@ fn write(items: &Receiver<Item>, dropped: &AtomicU64, limit: &Limit, mut to: imp
 mod tests {
     use super::super::{LogSettings, capture};
     use super::*;
+    use crate::ring::Rings;
+    use crate::watchdog::{STALL_TIMEOUT, Watchdog};
 
     #[test]
     fn queue_full_lines_are_dropped_counted_and_reported() {
@@ -119,13 +134,33 @@ mod tests {
         let dropped = queue.dropped.clone();
         drop(queue);
         let mut written = Vec::new();
-        let report =
-            capture(&LogSettings::default(), || write(&items, &dropped, &Limit::default(), &mut written));
+        let report = capture(&LogSettings::default(), || {
+            _ = write(&items, &dropped, &Limit::default(), &mut written);
+        });
         assert_eq!(String::from_utf8(written).unwrap(), "line 0\nline 1\nline 2\nline 3\n");
         assert!(
             report.contains(" WARN log: lines were dropped") && report.ends_with(" dropped=96\n"),
             "{report}"
         );
         assert_eq!(report.lines().count(), 1);
+    }
+
+    #[test]
+    fn reader_that_takes_nothing_is_a_peer_of_the_watchdog() {
+        let _one = crate::watchdog::tests::one();
+        let watchdog = Watchdog::new(Rings::default(), STALL_TIMEOUT);
+        let (reader, writer) = io::pipe().unwrap();
+        let (mut queue, items) = Queue::new(4);
+        queue.spawn_writer(items, Limit::default(), writer).unwrap();
+        // More than the pipe has room for.
+        queue.write_all(&[b'x'; 1 << 20]).unwrap();
+        let expected = [("the reader of the log".into(), Some("log".into()), false)];
+        let mut found = Vec::new();
+        while found != expected {
+            let stalls = watchdog.look(Instant::now() + STALL_TIMEOUT);
+            found = stalls.into_iter().map(|stall| (stall.what, stall.thread, stall.is_own)).collect();
+        }
+        drop(reader);
+        while !watchdog.look(Instant::now() + STALL_TIMEOUT).is_empty() {}
     }
 }

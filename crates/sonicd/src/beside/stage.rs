@@ -15,7 +15,7 @@ use ribtide_runtime::clock::Clock;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, TrySend};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_swss::Db;
 use ribtide_swss::beside::{Beside, BesideEvent, BesideOut, LearnedRow, ViewRecord, from_zmq};
 use ribtide_swss::orch::Orch;
@@ -277,11 +277,12 @@ pub(crate) fn start(
             stage.find(&its_daemon)?;
             stage.run(&its_stop)
         };
-        if let Err(e) = begin() {
-            let _ = failed.send(Err(e));
+        match begin() {
+            Ok(()) => Ended::at_stop(&its_stop),
+            Err(e) => failed.end_with(Err(e)),
         }
     };
-    thread::spawn("beside", Ends::WithOwner, body).map_err(Error::no_thread("beside SONiC's orchagent"))?;
+    thread::spawn("beside", body).map_err(Error::no_thread("beside SONiC's orchagent"))?;
     Ok((
         BesideLink { requests: requests.clone(), replies: to_orch, under_way: 0 },
         LearnedRows(learned),
@@ -510,7 +511,7 @@ impl Stage {
                     self.waiting_rows.push_front(row);
                     break;
                 }
-                Err(TrySend::Closed) => return Ok(()),
+                Err(TrySend::Closed(_)) => return Ok(()),
             }
         }
         // Replies never exceed requests, which have room in their queue.

@@ -16,7 +16,7 @@ use ribtide_prefix::Map;
 use ribtide_runtime::clock::Clock;
 use ribtide_runtime::log::target;
 use ribtide_runtime::ring::{self, TrySend};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_swss::sai::Oid;
 use ribtide_vswitch::{Frame, HostInterface, Interface, VirtualSwitch};
@@ -119,8 +119,7 @@ impl PacketPath {
         let (tx, arrivals) = daemon.rings.bounded("packets to syncd", ARRIVALS);
         let (reader, wait, stop) =
             (devices.clone(), WaitFd::new(&daemon.stop).map_err(failed)?, daemon.stop.clone());
-        thread::spawn("packets", Ends::AtStop(daemon.stop.clone()), move || read(&reader, &wait, &tx, &stop))
-            .map_err(failed)?;
+        thread::spawn("packets", move || read(&reader, &wait, &tx, &stop)).map_err(failed)?;
         let ports: BTreeMap<_, _> = ports.into_iter().map(|name| (name, None)).collect();
         ports.keys().for_each(|name| switch.set_carrier(name, false));
         let mut path = PacketPath {
@@ -337,13 +336,13 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Reads every device until `stop`.
-fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>, stop: &Stop) {
+fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>, stop: &Stop) -> Ended {
     let (mut buffer, mut events) = (Buffer::new(), Vec::with_capacity(EVENTS));
     let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     while !stop.stopped() {
         if let Err(e) = wait.wait(&devices.epoll, Duration::MAX) {
             tracing::error!(target: target::SYNCD, error = %e, "packets cannot be waited for");
-            return;
+            return Ended::at_stop(stop);
         }
         events.clear();
         let _ = epoll::wait(&devices.epoll, rustix::buffer::spare_capacity(&mut events), Some(&none));
@@ -382,8 +381,9 @@ fn read(devices: &Devices, wait: &WaitFd, arrivals: &ring::Sender<Vec<Arrival>>,
                     batch.iter().for_each(|arrival| devices.room.give_back(arrival.frame.len()));
                     devices.room.miss(number, batch.len() as u64);
                 }
-                Err(TrySend::Closed) => return stop.sleep(Duration::MAX),
+                Err(TrySend::Closed(closed)) => return closed.into(),
             }
         }
     }
+    Ended::at_stop(stop)
 }

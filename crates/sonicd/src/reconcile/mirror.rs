@@ -22,10 +22,12 @@ use crate::Error;
 use crate::events::log;
 use ribtide_runtime::call::{NoReply, StageHandle};
 use ribtide_runtime::idle;
-use ribtide_runtime::thread::{self, Ends, Stop, StopSignal};
+use ribtide_runtime::ring::Closed;
+use ribtide_runtime::thread::{self, Stop, StopSignal};
 use ribtide_swss::syncd::Difference;
 use ribtide_tables::{Connection, Database, Hash, Hashes, Reply, ScanCursor, TableError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 /// Rows of a page: the stage makes them in less than a millisecond.
@@ -212,14 +214,20 @@ impl ReadRows {
 
 /// What ends a round.
 pub(crate) enum End {
-    /// The stage has ended.
-    Stopped,
+    /// The stage has ended, or all do.
+    Stopped(Closed),
     Failed(Error),
 }
 
 impl From<NoReply> for End {
-    fn from(_: NoReply) -> End {
-        End::Stopped
+    fn from(e: NoReply) -> End {
+        e.closed().map_or_else(|| End::Failed(Error::new(e.to_string())), End::Stopped)
+    }
+}
+
+impl From<Closed> for End {
+    fn from(closed: Closed) -> End {
+        End::Stopped(closed)
     }
 }
 
@@ -237,8 +245,11 @@ impl From<TableError> for End {
 
 /// Rounds of a comparison.
 pub(crate) trait Rounds: Send {
-    /// Sleeps until the next round. Returns whether the process goes on.
-    fn rest_of_round(&mut self) -> bool;
+    /// Sleeps until the next round.
+    ///
+    /// # Errors
+    /// The stop.
+    fn rest_of_round(&mut self) -> Result<(), Closed>;
 
     /// Compares every row once.
     fn round(&mut self) -> Result<(), End>;
@@ -248,11 +259,10 @@ pub(crate) trait Rounds: Send {
 }
 
 impl<S: Mirror<Which>, Which: 'static> Rounds for Reconciler<S, Which> {
-    fn rest_of_round(&mut self) -> bool {
-        let left = self.interval.saturating_sub(self.began.elapsed());
-        let goes_on = !self.stop.sleep(left);
+    fn rest_of_round(&mut self) -> Result<(), Closed> {
+        self.stop.pause(self.interval.saturating_sub(self.began.elapsed()))?;
         self.began = Instant::now();
-        goes_on
+        Ok(())
     }
 
     fn round(&mut self) -> Result<(), End> {
@@ -268,18 +278,19 @@ impl<S: Mirror<Which>, Which: 'static> Rounds for Reconciler<S, Which> {
 /// Compares in rounds on a thread, until the stop: `first`, then `others`, at the interval of `first`.
 pub(crate) fn start(
     daemon: &'static str,
-    first: impl Rounds + 'static,
-    others: Vec<Box<dyn Rounds>>,
+    mut first: impl Rounds + 'static,
+    mut others: Vec<Box<dyn Rounds>>,
 ) -> Result<(), Error> {
-    let mut all: Vec<Box<dyn Rounds>> = vec![Box::new(first)];
-    all.extend(others);
-    let mut failures = vec![String::new(); all.len()];
-    let body = move || {
-        while all.first_mut().is_some_and(|first| first.rest_of_round()) {
-            for (comparison, failure) in all.iter_mut().zip(&mut failures) {
+    let mut failures = vec![String::new(); 1 + others.len()];
+    let body = move || -> Result<Infallible, Closed> {
+        loop {
+            first.rest_of_round()?;
+            let others = others.iter_mut().map(|other| &mut **other);
+            let all = std::iter::once(&mut first as &mut dyn Rounds).chain(others);
+            for (comparison, failure) in all.zip(&mut failures) {
                 match comparison.round() {
                     Ok(()) => failure.clear(),
-                    Err(End::Stopped) => return,
+                    Err(End::Stopped(closed)) => return Err(closed),
                     // The next round tries again.
                     Err(End::Failed(e)) => {
                         let text = e.to_string();
@@ -294,9 +305,7 @@ pub(crate) fn start(
             idle::purge();
         }
     };
-    thread::spawn("reconcile", Ends::WithOwner, body)
-        .map(drop)
-        .map_err(Error::no_thread("to compare the database"))
+    thread::spawn("reconcile", body).map(drop).map_err(Error::no_thread("to compare the database"))
 }
 
 /// What a page takes.
@@ -336,10 +345,13 @@ impl<S: Mirror<Which>, Which: 'static> Reconciler<S, Which> {
     }
 
     /// Rests after a page.
-    fn rest(&self, page: &PageTime) -> bool {
+    ///
+    /// # Errors
+    /// The stop.
+    fn rest(&self, page: &PageTime) -> Result<(), Closed> {
         let cpu = thread::cpu_time().saturating_sub(page.cpu) + page.of_stage;
         let rest = (cpu * CPU_REST_FACTOR).max(page.began.elapsed() * REST_FACTOR);
-        !self.stop.sleep(rest.min(REST_MAX))
+        self.stop.pause(rest.min(REST_MAX))
     }
 
     /// Lets the stage do something that takes CPU time for a page.
@@ -403,9 +415,7 @@ impl<S: Mirror<Which>, Which: 'static> Reconciler<S, Which> {
             let suspects = differing.collect();
             self.reader.connection.recycle(found.hashes);
             self.confirm(suspects)?;
-            if !self.rest(&time) {
-                return Err(End::Stopped);
-            }
+            self.rest(&time)?;
         }
         match is_other_format {
             Some(is_other_format) if !names.is_even() => {
@@ -443,9 +453,7 @@ impl<S: Mirror<Which>, Which: 'static> Reconciler<S, Which> {
             if cursor.is_at_start() {
                 return Ok(());
             }
-            if !self.rest(&time) {
-                return Err(End::Stopped);
-            }
+            self.rest(&time)?;
         }
     }
 

@@ -6,7 +6,7 @@ use crate::reconcile::{ReconcileCount, RoundLog, Tally, asic_db};
 use crate::redis_server::Server;
 use crossbeam_channel::{Receiver, after};
 use ribtide_runtime::call;
-use ribtide_runtime::thread::{Ends, cpu_time};
+use ribtide_runtime::thread::{self, Ended, cpu_time};
 use ribtide_swss::Db;
 use ribtide_swss::sai::{Attr, Item, PacketAction, RouteEntry, SWITCH, Sai, Verb, VidCounter, text};
 use ribtide_swss::syncd::{AsicChange, Difference};
@@ -257,8 +257,9 @@ fn round_cost() {
         its.stop();
         assert!(is_done);
         *its_cost.lock().unwrap() = cpu_time() - began;
+        Ended::done()
     };
-    let thread = ribtide_runtime::thread::spawn("round", Ends::WithOwner, body).unwrap();
+    let thread = thread::spawn("round", body).unwrap();
     let (signal, began) = (stop.signal(), cpu_time());
     while !stop.stopped() {
         calls.serve(&mut bench.stage);

@@ -5,7 +5,7 @@ use super::endpoint::Endpoint;
 use super::push::reason;
 use super::zmtp::{Kind, Peer, handshake};
 use ribtide_runtime::log::target;
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
@@ -63,7 +63,7 @@ pub(super) fn bind(
                 continue;
             };
             if its.stopped() {
-                return;
+                break;
             }
             let serve = serve.clone();
             let body = move || {
@@ -83,8 +83,9 @@ pub(super) fn bind(
                         "the connection ended"
                     );
                 }
+                Ended::done()
             };
-            if let Err(e) = thread::spawn(serve_thread, Ends::WithOwner, body) {
+            if let Err(e) = thread::spawn(serve_thread, body) {
                 tracing::error!(
                     target: target::ZMQ,
                     peer = %from,
@@ -94,6 +95,7 @@ pub(super) fn bind(
                 );
             }
         }
+        Ended::at_stop(&its)
     };
-    thread::spawn(accept_thread, Ends::WithOwner, body).map(|thread| BoundListener { address, stop, thread })
+    thread::spawn(accept_thread, body).map(|thread| BoundListener { address, stop, thread })
 }

@@ -12,7 +12,7 @@ use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::oneshot;
 use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use std::io;
 use std::net::TcpStream;
@@ -99,8 +99,9 @@ impl Push {
                 stop.sleep(pause);
                 pause = settings.backoff_max.min(pause * 2);
             }
+            Ended::at_stop(&stop)
         };
-        thread::spawn(settings.send_thread, Ends::WithOwner, body).map_err(|e| unreachable(&text, &e))?;
+        thread::spawn(settings.send_thread, body).map_err(|e| unreachable(&text, &e))?;
         Ok(Push { links, link: None, wake_up })
     }
 
@@ -223,7 +224,7 @@ fn push(
     waker.wake();
     let (ack_writer, ack_waker) = (writer.clone(), waker.clone());
     let (gone, is_gone) = oneshot::pair();
-    let back = thread::spawn(settings.ack_thread, Ends::WithOwner, move || {
+    let back = thread::spawn(settings.ack_thread, move || {
         let mut message = Vec::new();
         let why = loop {
             match (reader.message(&mut message), &taken) {
@@ -238,7 +239,7 @@ fn push(
             }
         };
         ack_writer.end();
-        gone.send(why);
+        gone.end_with(why)
     });
     if let Err(e) = back {
         return e.to_string();

@@ -17,8 +17,8 @@ use crossbeam_channel::select;
 use ribtide_runtime::idle;
 use ribtide_runtime::log::target;
 use ribtide_runtime::oneshot;
-use ribtide_runtime::ring::{self, Rings};
-use ribtide_runtime::thread::{self, Ends, Stop};
+use ribtide_runtime::ring::{self, Closed, Rings};
+use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::watchdog::PeerWait;
 use std::collections::VecDeque;
 use std::io;
@@ -60,10 +60,9 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
     let (replies_tx, replies) = rings.bounded("syncd to orchagent", WAITING);
     let (to, stop, decode) = (endpoint.clone(), stop.clone(), Arc::new(decode));
     let absent = PeerWait::new(format!("syncd at {endpoint}"));
-    let body = move || {
-        let interrupted = || {
-            let _ = replies_tx.send(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
-        };
+    let body = move || -> Ended {
+        let interrupted =
+            || replies_tx.end_with(Err(TableError::Interrupted { what: "the connection to syncd".into() }));
         let socket = next_socket();
         let mut pause = CONNECT_BACKOFF.0;
         // Whether the connection is lost, and the process of the last syncd, when it is ribtide's.
@@ -89,9 +88,9 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
             tracing::info!(target: target::ZMQ, endpoint = %to, "connected to syncd");
             (pause, away, who) = (CONNECT_BACKOFF.0, false, peer.ours);
             let pending = Pending::default();
-            let Some(why) = converse(peer, &mut lost, &requests_rx, &replies_tx, &pending, &encode, &decode)
-            else {
-                return;
+            let why = match converse(peer, &mut lost, &requests_rx, &replies_tx, &pending, &encode, &decode) {
+                Ok(why) => why,
+                Err(closed) => return closed.into(),
             };
             tracing::warn!(target: target::ZMQ, endpoint = %to, reason = %why, "the connection to syncd is lost");
             let mut again: VecDeque<_> =
@@ -105,13 +104,17 @@ pub fn exchange<Q: Send + 'static, A: Send + 'static>(
                 return interrupted();
             }
         }
+        Ended::at_stop(&stop)
     };
-    thread::spawn("asic-requests", Ends::WithOwner, body).map_err(|e| no_thread(endpoint, &e))?;
+    thread::spawn("asic-requests", body).map_err(|e| no_thread(endpoint, &e))?;
     Ok(Exchange { requests, replies, _reader: None })
 }
 
-/// Serves one connection until its end, and returns the reason; `None` when the requester has
-/// stopped. Sends the requests in `lost` first, and leaves there what it did not send.
+/// Serves one connection until its end, and returns the reason. Sends the requests in `lost` first, and
+/// leaves there what it did not send.
+///
+/// # Errors
+/// [`Closed`] when the requester has stopped.
 fn converse<Q: Send + 'static, A: Send + 'static>(
     peer: Peer,
     lost: &mut VecDeque<Sent<Q>>,
@@ -120,7 +123,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     pending: &Pending<Sent<Q>>,
     encode: &impl Fn(&Q, bool, &mut Vec<u8>),
     decode: &Arc<impl Fn(&Q, &[u8]) -> Option<A> + Send + Sync + 'static>,
-) -> Option<String> {
+) -> Result<String, Closed> {
     let Peer { reader, writer, ours, .. } = peer;
     let (gone, is_gone) = oneshot::pair();
     let (replies_tx, in_flight, decode) = (replies_tx.clone(), pending.clone(), decode.clone());
@@ -128,10 +131,10 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
     let body = move || {
         let why = listen(reader, &replies_tx, &in_flight, &*decode);
         ended.end();
-        gone.send(why);
+        gone.end_with(why)
     };
-    if let Err(e) = thread::spawn("asic-responses", Ends::WithOwner, body) {
-        return Some(e.to_string());
+    if let Err(e) = thread::spawn("asic-responses", body) {
+        return Ok(e.to_string());
     }
     let mut message = Vec::new();
     let mut send = |sent: Sent<Q>| {
@@ -142,7 +145,7 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
         writer.message(&message)
     };
     // The reading thread still takes replies that have arrived.
-    let end = |e: &io::Error| Some(given_up(e, &writer, &is_gone));
+    let end = |e: &io::Error| Ok(given_up(e, &writer, &is_gone));
     while let Some(sent) = lost.pop_front() {
         if let Err(e) = send(Sent { before: sent.before + 1, ..sent }) {
             return end(&e);
@@ -152,15 +155,12 @@ fn converse<Q: Send + 'static, A: Send + 'static>(
         select! {
             recv(requests_rx.raw()) -> request => {
                 idle::on_wait(false);
-                let Ok(request) = request else {
-                    writer.end();
-                    return None;
-                };
-                if let Err(e) = send(Sent { request: requests_rx.took(request), before: 0 }) {
+                let request = requests_rx.received(request).inspect_err(|_| writer.end())?;
+                if let Err(e) = send(Sent { request, before: 0 }) {
                     return end(&e);
                 }
             }
-            recv(is_gone.raw()) -> why => return Some(why.unwrap_or_default()),
+            recv(is_gone.raw()) -> why => return Ok(why.unwrap_or_default()),
             default(idle::until_idle()) => {
                 idle::on_wait(true);
             }
