@@ -13,6 +13,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The most next hops that a route may have: what one netlink message of 64 KiB has room for in every form.
 const MAX_ECMP: u16 = 1024;
 
+/// The default of `fpm-reconcile-interval`.
+const FPM_RECONCILE_INTERVAL: u64 = 60;
+
 /// The `[fib]` table.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FibConfig {
@@ -22,6 +25,8 @@ pub struct FibConfig {
     pub fpm: Vec<SocketAddr>,
     /// Send next-hop group objects over FPM, not inline next hops.
     pub fpm_next_hop_groups: bool,
+    /// The seconds in which what FPM servers have is compared with what was sent to them; 0: never.
+    pub fpm_reconcile_interval: u64,
     /// In-process SONiC paths down to a virtual switch each, by name; one alone without a name of its own is
     /// [`VIRTUAL_ASIC`].
     pub asics: BTreeMap<String, VirtualAsicConfig>,
@@ -166,6 +171,7 @@ impl Checker {
             kernel,
             fpm: file.fpm.clone(),
             fpm_next_hop_groups: file.fpm_next_hop_groups,
+            fpm_reconcile_interval: file.fpm_reconcile_interval.unwrap_or(FPM_RECONCILE_INTERVAL),
             asics,
             resolve_via_default: file.resolve_via_default.unwrap_or(true),
             on_stop: file.on_stop,

@@ -83,8 +83,15 @@ struct KernelPlane {
 struct FpmPlane {
     id: DataplaneId,
     handle: FpmHandle,
-    next_hop_groups: bool,
+    /// [`fpm_settings`].
+    settings: (bool, u64),
     stop: Stop,
+}
+
+/// What FPM clients follow while they run: whether they send next-hop objects, and the seconds of a
+/// round of the comparison.
+fn fpm_settings(fib: &FibConfig) -> (bool, u64) {
+    (fib.fpm_next_hop_groups, fib.fpm_reconcile_interval)
 }
 
 struct AsicPlane {
@@ -121,12 +128,13 @@ impl Environment<'_> {
         Ok(KernelPlane { id, config: config.clone(), handle, threads, told, stop })
     }
 
-    fn fpm(&self, name: String, server: SocketAddr, next_hop_groups: bool) -> Result<FpmPlane, StartError> {
+    fn fpm(&self, name: String, server: SocketAddr, fib: &FibConfig) -> Result<FpmPlane, StartError> {
         let stop = self.stop.part();
         let channel = (self.plug)(&name, self.meters.meter(&name), &stop)?;
         let id = channel.id;
-        let handle = fpm::start(name, server, next_hop_groups, channel)?;
-        Ok(FpmPlane { id, handle, next_hop_groups, stop })
+        let settings = fpm_settings(fib);
+        let handle = fpm::start(name, server, settings.0, settings.1, channel)?;
+        Ok(FpmPlane { id, handle, settings, stop })
     }
 
     fn asic(&self, name: &str, config: VirtualAsicConfig) -> Result<AsicPlane, StartError> {
@@ -161,7 +169,7 @@ impl RunningDataplanes {
             all.kernel = Some(with.kernel(kernel)?);
         }
         for server in &fib.fpm {
-            all.fpm.push(with.fpm(all.fpm_name(fib), *server, fib.fpm_next_hop_groups)?);
+            all.fpm.push(with.fpm(all.fpm_name(fib), *server, fib)?);
         }
         for (name, asic) in &fib.asics {
             all.asics.insert(name.clone(), with.asic(name, *asic)?);
@@ -237,9 +245,7 @@ impl RunningDataplanes {
         }
         for server in &fib.fpm {
             if !self.servers().contains(server) {
-                let plane = started(with, rib, |with| {
-                    with.fpm(self.fpm_name(fib), *server, fib.fpm_next_hop_groups)
-                })?;
+                let plane = started(with, rib, |with| with.fpm(self.fpm_name(fib), *server, fib))?;
                 self.fpm.push(plane);
             }
         }
@@ -287,14 +293,15 @@ impl RunningDataplanes {
         Ok(())
     }
 
-    /// Applies `fib.fpm-next-hop-groups`, and removes the dataplanes that `fib` does not have.
+    /// Applies `fib.fpm-next-hop-groups` and `fib.fpm-reconcile-interval`, and removes the dataplanes that `fib` does not have.
     /// [`RunningDataplanes::flush`] removes the routes of a removed kernel dataplane.
     pub(crate) fn remove_others(&mut self, fib: Option<&FibConfig>, rib: &RibHandle) {
-        let groups = fib.is_some_and(|fib| fib.fpm_next_hop_groups);
         let mut changed = false;
-        for plane in self.fpm.iter_mut().filter(|_| fib.is_some()) {
-            if std::mem::replace(&mut plane.next_hop_groups, groups) != groups {
-                plane.handle.set_next_hop_groups(groups);
+        for (plane, fib) in self.fpm.iter_mut().zip(fib.into_iter().cycle()) {
+            let settings = fpm_settings(fib);
+            if std::mem::replace(&mut plane.settings, settings) != settings {
+                plane.handle.set_next_hop_groups(settings.0);
+                plane.handle.set_reconcile_interval(settings.1);
                 changed = true;
             }
         }

@@ -148,6 +148,7 @@ pub const SETTINGS: &[Setting] = &[
         "fib.fpm-next-hop-groups",
         "each server gets every route in a new connection, and keeps the former ones meanwhile",
     ),
+    live("fib.fpm-reconcile-interval", "the round under way ends, and the next one takes so long"),
     live("fib.virtual-asic", ASICS),
     live("fib.asic", ASICS),
     live("fib.resolve-via-default", RESOLVED_AGAIN),
@@ -309,6 +310,7 @@ fn of_fib(old: &FibConfig, new: &FibConfig, key: &mut impl FnMut(&'static str, b
         kernel,
         fpm,
         fpm_next_hop_groups,
+        fpm_reconcile_interval,
         asics,
         resolve_via_default,
         nexthop_cache,
@@ -321,6 +323,7 @@ fn of_fib(old: &FibConfig, new: &FibConfig, key: &mut impl FnMut(&'static str, b
     key("fib.kernel", *kernel == old.kernel);
     key("fib.fpm", *fpm == old.fpm);
     key("fib.fpm-next-hop-groups", *fpm_next_hop_groups == old.fpm_next_hop_groups);
+    key("fib.fpm-reconcile-interval", *fpm_reconcile_interval == old.fpm_reconcile_interval);
     let unnamed = |asics: &BTreeMap<String, _>| asics.contains_key(VIRTUAL_ASIC);
     let named = !unnamed(asics) && !unnamed(&old.asics);
     key(if named { "fib.asic" } else { "fib.virtual-asic" }, *asics == old.asics);

@@ -174,6 +174,37 @@ impl Announcer {
         self.groups.get(&group).map_or(0, |group| group.variant)
     }
 
+    /// The ids of the objects that the listener has.
+    pub fn objects(&self) -> impl Iterator<Item = u32> {
+        let is_object = |group: &Announced| self.style == Style::Objects && has_object(&group.content);
+        let groups = self.groups.iter().filter(move |(_, group)| is_object(group)).map(|(id, _)| id.0);
+        groups.chain(self.singles.values().map(|single| single.id))
+    }
+
+    /// Passes the message for an object to `send`, if the listener has it.
+    pub fn object(&self, id: u32, send: &mut dyn FnMut(&NextHop<'_>)) {
+        if let Some(via) = self.meanings.get(&id)
+            && self.singles.get(via).is_some_and(|single| single.id == id)
+        {
+            return send(&NextHop { id, protocol: RTPROT_BGP, forward: Forward::via(*via) });
+        }
+        let Some(Announced { content: content @ FibGroup::Hops(hops), .. }) = self.groups.get(&GroupId(id))
+        else {
+            return;
+        };
+        if self.style == Style::Inline || !has_object(content) {
+            return;
+        }
+        let largest = largest_weight(hops);
+        let member = |hop: &FibHop| {
+            let single = self.singles.get(&via(hop))?;
+            Some(Member { id: single.id, weight: scale_weight(hop.weight, largest) })
+        };
+        let members: Vec<Member> = hops.iter().filter_map(member).collect();
+        let forward = Forward::Group(Members::from(&members[..]));
+        send(&NextHop { id, protocol: RTPROT_BGP, forward });
+    }
+
     /// Announces the groups that `batch` deletes.
     pub fn delete_groups(&mut self, batch: &FibBatch, send: &mut dyn FnMut(&Content<'_>)) {
         for id in &batch.after {

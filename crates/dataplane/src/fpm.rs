@@ -13,8 +13,10 @@
 //! about a replaced route confirms nothing. Servers need not reply, so nothing waits for replies,
 //! except with FIB suppression: then a batch is finished when all of its routes have replies
 //! ([`replies`]). The client sends whether BGP waits; a server of ribtide replies whether it
-//! confirms routes in the chip, or at once ([`negotiated`]).
+//! confirms routes in the chip, or at once ([`negotiated`]). It offers a comparison of what it has
+//! with what was sent ([`compare`]).
 
+mod compare;
 mod encode;
 pub mod machine;
 mod negotiated;
@@ -24,6 +26,8 @@ mod sent_state;
 use super::RibChannel;
 use super::announcer::Style;
 use super::install_results::InstallResults;
+use super::repairs::RepairCounters;
+use compare::{Comparison, ComparisonCounters, FromServer};
 use encode::{Done, Encoder};
 use negotiated::Negotiated;
 pub use negotiated::When;
@@ -37,7 +41,9 @@ use ribtide_runtime::thread::{self, Ended, Stop};
 use ribtide_runtime::wait_fd::WaitFd;
 use ribtide_runtime::wake_up::{self, WakeUp, Waker};
 use ribtide_runtime::watchdog::PeerWait;
+use ribtide_wire::fpm::compare::Compare;
 use ribtide_wire::fpm::{FpmMessage, frame, write_start_of_replay};
+use ribtide_wire::netlink::Content;
 use sent_state::SentState;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -65,6 +71,8 @@ pub struct FpmHandle {
     pub server: SocketAddr,
     counters: Arc<Counters>,
     next_hop_groups: Arc<AtomicBool>,
+    /// The seconds of a round of the comparison; 0 for never.
+    reconcile_seconds: Arc<AtomicU64>,
 }
 
 #[derive(Default, Debug)]
@@ -87,6 +95,7 @@ struct Counters {
     resent: AtomicU64,
     errors: AtomicU64,
     negotiated: Negotiated,
+    comparison: Arc<ComparisonCounters>,
 }
 
 impl Counters {
@@ -135,6 +144,10 @@ pub struct FpmReading {
     pub replies: Option<When>,
     /// Why that does not fit FIB suppression; a sentence without full stop.
     pub disagreement: Option<&'static str>,
+    /// Whether the server's table is compared with what was sent: ribtide's server offers that.
+    pub is_compared: bool,
+    /// Differences of the comparison that were there again in the round after their repair.
+    pub repair_failed: u64,
 }
 
 impl FpmReading {
@@ -149,6 +162,17 @@ impl FpmHandle {
     /// meanwhile. It does so when it is woken or has another batch.
     pub fn set_next_hop_groups(&self, on: bool) {
         self.next_hop_groups.store(on, Relaxed);
+    }
+
+    /// Sets in how many seconds the server's table is compared; 0 for never. It does so when it is woken
+    /// or has another batch.
+    pub fn set_reconcile_interval(&self, seconds: u64) {
+        self.reconcile_seconds.store(seconds, Relaxed);
+    }
+
+    /// What the comparison of the server's table found and repaired.
+    pub fn repairs(&self) -> &RepairCounters {
+        &self.counters.comparison.repairs
     }
 
     /// Whether the client has ended, including the deletions of a stop.
@@ -177,12 +201,15 @@ impl FpmHandle {
             resent: c.resent.load(Relaxed),
             replies: c.negotiated.replies(),
             disagreement: c.negotiated.disagreement(),
+            is_compared: c.comparison.is_on.load(Relaxed),
+            repair_failed: c.comparison.failed.load(Relaxed),
         }
     }
 }
 
 /// Starts a client of `server` as the dataplane `name`. `next_hop_groups`: send next-hop objects,
 /// and routes that refer to them; otherwise each route carries its next hops, the default of SONiC.
+/// `reconcile_seconds`: see [`FpmHandle::set_reconcile_interval`].
 /// The server need not be up: the client tries every [`RETRY`].
 ///
 /// # Errors
@@ -191,25 +218,30 @@ pub fn start(
     name: String,
     server: SocketAddr,
     next_hop_groups: bool,
+    reconcile_seconds: u64,
     channel: RibChannel,
 ) -> io::Result<FpmHandle> {
-    start_with_retry(name, server, next_hop_groups, channel, RETRY)
+    start_with_retry(name, server, next_hop_groups, reconcile_seconds, channel, RETRY)
 }
 
 fn start_with_retry(
     name: String,
     server: SocketAddr,
     next_hop_groups: bool,
+    reconcile_seconds: u64,
     channel: RibChannel,
     retry: Duration,
 ) -> io::Result<FpmHandle> {
     let next_hop_groups = Arc::new(AtomicBool::new(next_hop_groups));
+    let reconcile_seconds = Arc::new(AtomicU64::new(reconcile_seconds));
     let handle = FpmHandle {
         name: name.clone(),
         server,
         counters: Arc::default(),
         next_hop_groups: next_hop_groups.clone(),
+        reconcile_seconds: reconcile_seconds.clone(),
     };
+    let comparison = handle.counters.comparison.clone();
     let mut client = Client {
         server,
         channel,
@@ -219,6 +251,8 @@ fn start_with_retry(
         encoder: Encoder::new(style(next_hop_groups.load(Relaxed)), Instant::now()),
         style: style(next_hop_groups.load(Relaxed)),
         next_hop_groups,
+        comparison: Comparison::new(Some(server), Duration::ZERO, comparison, Instant::now()),
+        reconcile_seconds,
     };
     // The queue closes when the process ends, and then the thread ends.
     thread::spawn(name, move || {
@@ -247,6 +281,8 @@ struct Client {
     style: Style,
     /// Whether the next one does by objects.
     next_hop_groups: Arc<AtomicBool>,
+    comparison: Comparison,
+    reconcile_seconds: Arc<AtomicU64>,
     /// For the watchdog: it is not there, or does not read.
     peer: PeerWait,
 }
@@ -268,7 +304,9 @@ impl Client {
         let gone = Arc::new(AtomicBool::new(false));
         let replies = Replies::new(self.channel.id, Instant::now());
         let books = Arc::new(Mutex::new(replies));
-        let replies = ReplyReader { server: self.server, sent_state: self.encoder.sent_state(), books };
+        let (sent_state, from_server) = (self.encoder.sent_state(), Arc::default());
+        let replies = ReplyReader { server: self.server, sent_state, books, from_server };
+        self.comparison.reset();
         let (waker, wake_up) = wake_up::pair();
         if self.start_reader(&stream, &gone, &replies, waker).is_err() {
             return self.pause();
@@ -295,6 +333,7 @@ impl Client {
         }
         connection.close();
         self.counters.negotiated.end();
+        self.comparison.reset();
         self.counters.connected.store(false, Relaxed);
         self.counters.closes.fetch_add(1, Relaxed);
         served?;
@@ -356,6 +395,7 @@ impl Client {
         while !connection.gone() && !self.is_restyled() {
             let waits = replies.lock().waits();
             let nap = if waits { REPLY_POLL_INTERVAL } else { Duration::MAX };
+            let nap = nap.min(self.comparison.next_due(Instant::now()));
             let batch = self.channel.next_or_wake(nap, &connection.wake_up)?;
             let begin = Instant::now();
             replies.sent_state.tick(begin);
@@ -364,6 +404,7 @@ impl Client {
             }
             self.counters.negotiated.look(self.server);
             self.resend(connection, replies, begin);
+            self.compare(connection, replies, begin);
             let Some(batch) = batch else {
                 let waits = self.channel.rib.confirms.load(Relaxed);
                 replies.update(&self.channel.rib.feedback, |replies| {
@@ -385,6 +426,7 @@ impl Client {
             if replayed {
                 let done = self.encoder.handle(&batch, &mut results, &mut |out| connection.write(out));
                 self.counters.add(done);
+                self.comparison.sent(batch.start_of_replay, batch.end_of_replay, begin);
             }
             if connection.gone() {
                 return Ok(());
@@ -438,6 +480,22 @@ impl Client {
         replies.lock().could_not(results.ack(self.channel.id, 0).failed);
     }
 
+    /// Goes on with the comparison of the server's table.
+    fn compare(&mut self, connection: &mut Connection, replies: &ReplyReader, now: Instant) {
+        self.comparison.set_interval(Duration::from_secs(self.reconcile_seconds.load(Relaxed)), now);
+        self.comparison.receive(&mut replies.from_server());
+        if !self.comparison.has_work(now) {
+            return;
+        }
+        let begin = thread::cpu_time();
+        let mut results = InstallResults::default();
+        let done =
+            self.comparison.step(now, &mut self.encoder, &mut results, &mut |out| connection.write(out));
+        self.counters.add(done);
+        replies.lock().could_not(results.ack(self.channel.id, 0).failed);
+        self.comparison.rest(thread::cpu_time().saturating_sub(begin), Instant::now());
+    }
+
     /// Waits before the next attempt. The dataplane is down, so queued batches are dropped.
     fn pause(&mut self) -> Result<(), Closed> {
         let until = Instant::now() + self.retry;
@@ -456,11 +514,16 @@ struct ReplyReader {
     server: SocketAddr,
     books: Arc<Mutex<Replies>>,
     sent_state: SentState,
+    from_server: Arc<Mutex<FromServer>>,
 }
 
 impl ReplyReader {
     fn lock(&self) -> MutexGuard<'_, Replies> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn from_server(&self) -> MutexGuard<'_, FromServer> {
+        self.from_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Applies a change and sends its results to the RIB manager.
@@ -597,12 +660,19 @@ impl Reader {
                     break;
                 }
             }
-            let (mut used, replies) = (0, self.replies.clone());
+            let (mut used, replies, mut is_compared) = (0, self.replies.clone(), false);
             let mut books = replies.lock();
             loop {
                 match frame(&buf[used..filled]) {
                     Ok(Some(frame)) => {
-                        frame.messages().flatten().for_each(|message| self.take(&message, &mut books));
+                        for message in frame.raw().flatten() {
+                            if let Ok(Some(message)) = Compare::decode(&message) {
+                                self.replies.from_server().note(message);
+                                is_compared = true;
+                            } else if let Ok(content) = Content::decode(&message) {
+                                self.take(&content, &mut books);
+                            }
+                        }
                         used += frame.len;
                     }
                     Ok(None) => break,
@@ -631,8 +701,9 @@ impl Reader {
             if updated.is_err() {
                 break;
             }
-            // The writer sends routes with an unclear reply again, and logs a disagreement.
-            if self.counters.negotiated.replies() != negotiated || self.replies.lock().has_doubts() {
+            // The writer sends routes with an unclear reply again, compares, and logs a disagreement.
+            let is_renegotiated = self.counters.negotiated.replies() != negotiated;
+            if is_compared || is_renegotiated || self.replies.lock().has_doubts() {
                 self.waker.wake();
             }
         }

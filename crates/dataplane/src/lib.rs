@@ -19,8 +19,10 @@ pub mod fpm;
 pub mod install_results;
 mod interface_news;
 pub mod kernel;
+mod repairs;
 
 pub use interface_news::{InterfaceLine, InterfaceNews, InterfaceState};
+pub use repairs::{Difference, RepairCounters};
 
 use crossbeam_channel::Select;
 use ribtide_prefix::Set;

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -231,6 +232,24 @@ pub struct FpmClient {
     /// Why that does not fit `fib.suppress-fib-pending`, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disagreement: Option<String>,
+    /// Whether the server's table is compared with what was sent: only ribtide's server offers that.
+    #[serde(default)]
+    pub is_compared: bool,
+    /// Routes of the server that were compared.
+    #[serde(default)]
+    pub compared_routes: u64,
+    /// Complete comparisons.
+    #[serde(default)]
+    pub compare_rounds: u64,
+    /// The duration of the last complete comparison.
+    #[serde(default)]
+    pub compare_round_seconds: f64,
+    /// Differences that were repaired, by their kind.
+    #[serde(default)]
+    pub repairs: BTreeMap<String, u64>,
+    /// Differences that were there again in the round after their repair.
+    #[serde(default)]
+    pub repairs_failed: u64,
 }
 
 /// `POST /v1/asic/lookup`: addresses to look up in the virtual ASIC, at most 65,536.

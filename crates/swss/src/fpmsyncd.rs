@@ -9,6 +9,7 @@
 //!
 //! Where SONiC's fpmsyncd loses routes, this one differs; a comment at each place gives the reason.
 
+mod compare;
 mod compatibility;
 mod event;
 pub mod explain;
@@ -47,6 +48,7 @@ pub use resend::{Resend, ResendKind};
 pub use resync_state::ResyncState;
 use ribtide_prefix::{AnyPrefix, Map, Set};
 use ribtide_wire::fpm::Frame;
+use ribtide_wire::fpm::compare::Compare;
 use ribtide_wire::netlink::{Content, Message};
 pub use routes::MANAGEMENT;
 pub use rows::Rows;
@@ -123,6 +125,9 @@ pub struct FpmOut {
     /// To the routing daemon, if it is ribtide's: whether it is notified of routes when the chip
     /// has them, or at once.
     pub in_chip: Option<bool>,
+    /// Frames to the routing daemon, if it is ribtide's: the offer to compare this machine's table with
+    /// what it sent, and the replies to its queries.
+    pub comparison: Vec<u8>,
     /// To the log.
     pub events: Vec<FpmEvent>,
 }
@@ -140,6 +145,7 @@ impl FpmOut {
         self.offloads.shrink_to_fit();
         self.label_offloads.shrink_to_fit();
         self.replies.shrink_to_fit();
+        self.comparison.shrink_to_fit();
         self.events.shrink_to_fit();
     }
 }
@@ -281,7 +287,10 @@ impl Fpmsyncd {
             Content::DelPicContext(id) => self.del_pic_context(*id),
             Content::Multipart { ack } => self.set_client(*ack, out),
             Content::Done(_) => self.end_of_replay(out),
-            _ => self.counters.ignored += 1,
+            _ => match message.map(Compare::decode) {
+                Some(Ok(Some(Compare::Query(seq, query)))) => self.compare_query(seq, &query, out),
+                _ => self.counters.ignored += 1,
+            },
         }
     }
 

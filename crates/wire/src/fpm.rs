@@ -5,6 +5,8 @@
 //! A frame is a header of four bytes (version, type, length in network order including the header) and one or more
 //! netlink messages.
 
+pub mod compare;
+
 use crate::netlink::numbers::*;
 use crate::netlink::{
     Content, LabelRoute, Malformed, Message, Messages, NextHop, NextHops, NoReply, Route, TooLong, messages,

@@ -73,6 +73,7 @@ use crate::route_check as check;
 use crate::state::{ApiState, RouterState};
 use ribtide_bgp::shard::Shard;
 use ribtide_bgpd::owners::Owners;
+use ribtide_dataplane::Difference;
 use ribtide_dataplane::fpm::FpmReading;
 use ribtide_model::{Fpm, FpmClient};
 use ribtide_prefix::AnyPrefix;
@@ -163,7 +164,12 @@ pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
             resent,
             replies,
             disagreement,
+            is_compared,
+            repair_failed,
         } = client.read();
+        let repairs = client.repairs();
+        // Only the kernel has routes that are imported.
+        let kinds = Difference::ALL.into_iter().filter(|kind| *kind != Difference::Imported);
         FpmClient {
             name: client.name.clone(),
             server: client.server,
@@ -186,6 +192,12 @@ pub(super) fn fpm(router: &RouterState) -> Result<Fpm, Refusal> {
             resent,
             replies: replies.map(|when| when.to_string()),
             disagreement: disagreement.map(str::to_owned),
+            is_compared,
+            compared_routes: repairs.compared(),
+            compare_rounds: repairs.rounds(),
+            compare_round_seconds: repairs.round_time().as_secs_f64(),
+            repairs: kinds.map(|kind| (kind.label().to_owned(), repairs.repaired(kind))).collect(),
+            repairs_failed: repair_failed,
         }
     });
     Ok(Fpm { clients: clients.collect() })

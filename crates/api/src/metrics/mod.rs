@@ -22,7 +22,7 @@ use neighbors::Row;
 use registry::*;
 use ribtide_bgp::egress::GroupView;
 use ribtide_config::DEFAULT_VRF;
-use ribtide_dataplane::kernel::Difference;
+use ribtide_dataplane::Difference;
 use ribtide_model::{HealthState, MainTable, NextHopCache, PerFamilyCount, ShardSummary, Thread};
 use scrape_body::ScrapeBody;
 use std::fmt::Display;
@@ -319,6 +319,15 @@ fn fpm(router: &RouterState, m: &mut Families) -> Result<(), Refusal> {
         m.add(FPM_ROUTES, &client(), c.routes);
         m.add(FPM_DELETES, &client(), c.deletes);
         m.add(FPM_STALLED, &client(), c.stalled_seconds);
+        let repairs = |difference: &str| two(("client", &c.name), ("difference", difference));
+        for (difference, count) in &c.repairs {
+            m.add(FPM_REPAIRS, &repairs(difference), *count);
+        }
+        m.add(FPM_REPAIRS_FAILED, &client(), c.repairs_failed);
+        m.add(FPM_IS_COMPARED, &client(), c.is_compared);
+        m.add(FPM_COMPARED, &client(), c.compared_routes);
+        m.add(FPM_ROUNDS, &client(), c.compare_rounds);
+        m.add(FPM_ROUND_TIME, &client(), c.compare_round_seconds);
     }
     Ok(())
 }

@@ -240,6 +240,15 @@ metrics! {
     FPM_ROUTES = Counter "fpm_routes" ["client"] "Routes sent, replacements included.";
     FPM_DELETES = Counter "fpm_deletes" ["client"] "Deletions sent.";
     FPM_STALLED = Counter "fpm_stalled_seconds" ["client"] "Time in which the server did not read.";
+    FPM_REPAIRS = Counter "fpm_repairs" ["client", "difference"]
+        "Routes and next-hop objects of the server that were not as sent, and were repaired.";
+    FPM_REPAIRS_FAILED = Counter "fpm_repairs_failed" ["client"]
+        "Differences that were there again in the round after their repair.";
+    FPM_IS_COMPARED = Gauge "fpm_is_compared" ["client"]
+        "Whether the server's table is compared with what was sent: only ribtide's server offers that.";
+    FPM_COMPARED = Counter "fpm_compared_routes" ["client"] "Routes of the server compared with what was sent.";
+    FPM_ROUNDS = Counter "fpm_compare_rounds" ["client"] "Complete comparisons of the server's table.";
+    FPM_ROUND_TIME = Gauge "fpm_compare_round_seconds" ["client"] "Duration of the last complete comparison.";
 
     BFD_UP = Gauge "bfd_session_up" ["peer", "interface"] "Whether the BFD session is up.";
     BFD_USABLE = Gauge "bfd_session_usable" ["peer", "interface"]

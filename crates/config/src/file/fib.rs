@@ -23,6 +23,10 @@ pub(crate) struct Fib {
     /// Send next-hop group objects over FPM instead of inline next hops.
     #[serde(default)]
     pub(crate) fpm_next_hop_groups: bool,
+    /// Compare what an FPM server has with what was sent to it, all of it in so many seconds, and repair what differs;
+    /// 0: never. Only ribtide's fpmsyncd can be compared.
+    #[schemars(extend("default" = 60), extend("x-see" = "adr/0074-comparison-with-the-fpm-server.md"))]
+    pub(crate) fpm_reconcile_interval: Option<u64>,
     /// `true`, or a table of settings: SONiC's path in this process, down to the virtual switch, whose ports are the
     /// `[[interface]]` tables. Not together with `kernel`.
     #[serde(default)]

@@ -1,12 +1,14 @@
 //! FIB batches as FPM frames.
 
-use super::super::announcer::{Announcer, Style};
+use super::super::announcer::{Announcer, Style, protocol_number};
 use super::super::install_results::InstallResults;
-use super::sent_state::{Sent, SentState};
-use ribtide_prefix::{AnyPrefix, Family, Prefix, Set, for_each_family};
+use super::sent_state::{Sent, SentState, Wanted};
+use ribtide_prefix::{AnyPrefix, Family, Map, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, FibRoute, GroupId, Vrf, VrfPrefix};
 use ribtide_runtime::log::target;
 use ribtide_wire::fpm;
+use ribtide_wire::fpm::compare::{self, Key};
+use ribtide_wire::netlink::numbers::RTPROT_BGP;
 use ribtide_wire::netlink::{Content, TooLong};
 use std::time::Instant;
 
@@ -18,6 +20,17 @@ const FLUSH: usize = 256 * 1024;
 pub(super) struct Done {
     pub(super) routes: u64,
     pub(super) deletes: u64,
+}
+
+/// What a server should have of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Expected {
+    /// No such entry.
+    Nothing,
+    /// What is not known: the present state could not be sent.
+    Anything,
+    /// An entry with this fingerprint.
+    Content(u64),
 }
 
 /// The state of the server over all connections.
@@ -87,6 +100,108 @@ impl Encoder {
         self.done
     }
 
+    /// The objects that the server should have.
+    pub(super) fn objects(&self) -> impl Iterator<Item = u32> {
+        self.announcer.objects()
+    }
+
+    /// What the server should have of these keys, in their order. `see`: it is said to have them.
+    pub(super) fn expected(&mut self, keys: &[Key], see: bool) -> Vec<Expected> {
+        let of_route = |key: &Key| match key {
+            Key::Route(table, prefix) => Some((*table, *prefix)),
+            Key::Object(_) => None,
+        };
+        let mut routes = self.routes.wanted(keys.iter().filter_map(of_route), see).into_iter();
+        // Neighbouring routes often have one group.
+        let mut next_hops: Map<(GroupId, bool), Option<u64>> = Map::default();
+        let announcer = &mut self.announcer;
+        let expected = |key: &Key| {
+            let prefix = match key {
+                Key::Object(id) => {
+                    let mut expected = Expected::Nothing;
+                    announcer.object(*id, &mut |object| {
+                        expected = Expected::Content(compare::object(&object.forward));
+                    });
+                    return expected;
+                }
+                Key::Route(_, prefix) => *prefix,
+            };
+            let (device, group, protocol) = match routes.next() {
+                Some(Wanted::Route(device, group, protocol)) => (device, group, protocol),
+                Some(Wanted::Anything) => return Expected::Anything,
+                Some(Wanted::Nothing) | None => return Expected::Nothing,
+            };
+            let of_group = next_hops.entry((group, prefix.addr().is_ipv4())).or_insert_with(|| {
+                let message = match prefix {
+                    AnyPrefix::V4(prefix) => {
+                        announcer.route(device, &FibRoute { prefix, group: Some(group), protocol })
+                    }
+                    AnyPrefix::V6(prefix) => {
+                        announcer.route(device, &FibRoute { prefix, group: Some(group), protocol })
+                    }
+                };
+                match message {
+                    Ok(Content::NewRoute(message)) => Some(compare::next_hops_of(&message)),
+                    _ => None,
+                }
+            });
+            // A group that was never announced has no route that was sent.
+            of_group.map_or(Expected::Anything, |next_hops| {
+                Expected::Content(compare::route(protocol_number(protocol), next_hops))
+            })
+        };
+        keys.iter().map(expected).collect()
+    }
+
+    /// Starts a round of the comparison.
+    pub(super) fn begin_round(&mut self) {
+        self.routes.begin_round();
+    }
+
+    /// The routes that no [`Encoder::expected`] of the round has seen.
+    pub(super) fn unseen(&self) -> Vec<Key> {
+        self.routes.unseen().into_iter().map(|(device, prefix)| Key::Route(device, prefix)).collect()
+    }
+
+    /// Sends again what the server should have of these keys, and deletes what it should not have.
+    pub(super) fn repair(
+        &mut self,
+        keys: &mut [(Key, Expected)],
+        results: &mut InstallResults,
+        flush: &mut impl FnMut(&mut Vec<u8>),
+    ) -> Done {
+        // Single objects before groups, and both before the routes that name them; deletions in the
+        // opposite order. Single objects have the higher ids.
+        keys.sort_unstable_by_key(|(key, expected)| match (key, expected) {
+            (Key::Object(id), Expected::Nothing) => (3, *id),
+            (Key::Route(..), Expected::Nothing) => (2, 0),
+            (Key::Route(..), _) => (1, 0),
+            (Key::Object(id), _) => (0, u32::MAX - id),
+        });
+        self.done = Done::default();
+        for (key, expected) in keys {
+            let out = &mut self.out;
+            match (*key, *expected == Expected::Nothing) {
+                (Key::Object(id), true) => write_object(out, &Content::DelNextHop(id), flush),
+                (Key::Object(id), false) => {
+                    self.announcer
+                        .object(id, &mut |object| write_object(out, &Content::NewNextHop(*object), flush));
+                }
+                (Key::Route(table, prefix), true) => {
+                    fpm::write_delete(out, prefix, table, RTPROT_BGP);
+                    self.done.deletes += 1;
+                    flush_when_full(out, flush);
+                }
+                (Key::Route(table, prefix), false) => {
+                    let Some(vrf) = self.routes.vrf(table) else { continue };
+                    self.send_once_more(VrfPrefix { vrf, prefix }, results, flush);
+                }
+            }
+        }
+        flush(&mut self.out);
+        self.done
+    }
+
     /// Sends unchanged routes again, so that the server replies once more.
     pub(super) fn resend(
         &mut self,
@@ -95,14 +210,23 @@ impl Encoder {
         flush: &mut impl FnMut(&mut Vec<u8>),
     ) -> Done {
         self.done = Done::default();
-        for VrfPrefix { vrf, prefix } in routes {
-            match prefix {
-                AnyPrefix::V4(prefix) => self.again(self.routes.open(*vrf, *prefix), *prefix, results, flush),
-                AnyPrefix::V6(prefix) => self.again(self.routes.open(*vrf, *prefix), *prefix, results, flush),
-            }
+        for route in routes {
+            self.send_once_more(*route, results, flush);
         }
         flush(&mut self.out);
         self.done
+    }
+
+    fn send_once_more(
+        &mut self,
+        VrfPrefix { vrf, prefix }: VrfPrefix,
+        results: &mut InstallResults,
+        flush: &mut impl FnMut(&mut Vec<u8>),
+    ) {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.again(self.routes.open(vrf, prefix), prefix, results, flush),
+            AnyPrefix::V6(prefix) => self.again(self.routes.open(vrf, prefix), prefix, results, flush),
+        }
     }
 
     fn again<F: Family>(

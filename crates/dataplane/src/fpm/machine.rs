@@ -1,12 +1,17 @@
 //! The FPM client without its threads, its socket and its clock: what the simulator runs.
 
+use super::super::RepairCounters;
 use super::super::install_results::InstallResults;
+use super::compare::{Comparison, FromServer};
 use super::encode::Encoder;
 use super::replies::Replies;
 use super::style;
 use ribtide_rib::{DataplaneId, FibAck, FibBatch};
-use ribtide_wire::fpm::{FpmMessage, Frame, write_start_of_replay};
-use std::time::Instant;
+use ribtide_wire::fpm::compare::Compare;
+use ribtide_wire::fpm::{Frame, write_start_of_replay};
+use ribtide_wire::netlink::Content;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The state of a client. The caller carries the bytes, and passes batches only while it is
 /// connected.
@@ -18,13 +23,24 @@ pub struct FpmMachine {
     waits: bool,
     /// A replay has begun in this connection.
     replayed: bool,
+    comparison: Comparison,
+    from_server: FromServer,
 }
 
 impl FpmMachine {
-    /// A client that never was connected. `next_hop_groups` as in [`super::start`].
-    pub fn new(id: DataplaneId, next_hop_groups: bool, waits: bool, now: Instant) -> FpmMachine {
+    /// A client that never was connected, and that compares the server's table every `reconcile`.
+    /// `next_hop_groups` as in [`super::start`].
+    pub fn new(
+        id: DataplaneId,
+        next_hop_groups: bool,
+        waits: bool,
+        reconcile: Duration,
+        now: Instant,
+    ) -> FpmMachine {
         let encoder = Encoder::new(style(next_hop_groups), now);
-        FpmMachine { id, encoder, replies: Replies::new(id, now), waits, replayed: false }
+        let comparison = Comparison::new(None, reconcile, Arc::default(), now);
+        let (replies, from_server) = (Replies::new(id, now), FromServer::default());
+        FpmMachine { id, encoder, replies, waits, replayed: false, comparison, from_server }
     }
 
     /// Takes in that it is connected, and appends the bytes that go first. The caller sends
@@ -32,6 +48,8 @@ impl FpmMachine {
     pub fn connected(&mut self, now: Instant, out: &mut Vec<u8>) {
         self.replies = Replies::new(self.id, now);
         self.replayed = false;
+        self.comparison.reset();
+        self.from_server = FromServer::default();
         write_start_of_replay(out, self.waits);
     }
 
@@ -43,6 +61,7 @@ impl FpmMachine {
         self.replies.sent(batch, self.replayed && self.waits, now);
         if self.replayed {
             self.encoder.handle(batch, &mut results, &mut |bytes| out.append(bytes));
+            self.comparison.sent(batch.start_of_replay, batch.end_of_replay, now);
         }
         self.replies.written(results.ack(self.id, batch.seq).failed);
     }
@@ -50,8 +69,10 @@ impl FpmMachine {
     /// Takes in a frame of the server.
     pub fn frame(&mut self, frame: &Frame<'_>, now: Instant) {
         let sent = self.encoder.sent_state();
-        for message in frame.messages().flatten() {
-            if let FpmMessage::NewRoute(reply) = message {
+        for message in frame.raw().flatten() {
+            if let Ok(Some(message)) = Compare::decode(&message) {
+                self.from_server.note(message);
+            } else if let Ok(Content::NewRoute(reply)) = Content::decode(&message) {
                 self.replies.heard(&reply, &sent, now);
             }
         }
@@ -60,7 +81,7 @@ impl FpmMachine {
         }
     }
 
-    /// Takes in the time, and appends the routes that are sent again.
+    /// Takes in the time, and appends the routes that are sent again, and what the comparison sends.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
         self.encoder.sent_state().tick(now);
         let again = self.replies.again(now);
@@ -69,6 +90,15 @@ impl FpmMachine {
             self.encoder.resend(&again, &mut results, &mut |bytes| out.append(bytes));
             self.replies.could_not(results.ack(self.id, 0).failed);
         }
+        self.comparison.receive(&mut self.from_server);
+        let mut results = InstallResults::default();
+        self.comparison.step(now, &mut self.encoder, &mut results, &mut |bytes| out.append(bytes));
+        self.replies.could_not(results.ack(self.id, 0).failed);
+    }
+
+    /// What the comparison found and repaired.
+    pub fn repairs(&self) -> &RepairCounters {
+        self.comparison.repairs()
     }
 
     /// The acknowledgement to send, if any.

@@ -104,6 +104,8 @@ pub(super) struct Sent {
     /// Its [`variant`], and that of the group that it names.
     variant: u32,
     unanswered: Unanswered,
+    /// The last round of the comparison that saw it at the server, or that began before it was sent.
+    round: u8,
 }
 
 per_family!(struct Sents<F> = Map<Prefix<F>, Sent>);
@@ -126,6 +128,21 @@ struct Books {
     started: Instant,
     /// Seconds since then.
     now: u32,
+    /// The round of the comparison.
+    round: u8,
+    /// Routes that it has not seen.
+    unseen: usize,
+}
+
+/// What a comparison needs of a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    /// The server should not have it.
+    Nothing,
+    /// It is not known what the server has: the present state could not be sent.
+    Anything,
+    /// It should have a route of this device, group and protocol.
+    Route(IfIndex, GroupId, Protocol),
 }
 
 /// The meaning of a reply.
@@ -156,6 +173,8 @@ impl SentState {
             crowd: CROWD,
             started: now,
             now: 0,
+            round: 0,
+            unseen: 0,
         })))
     }
 
@@ -199,7 +218,7 @@ impl SentState {
         of_group: u32,
     ) {
         let mut books = self.lock();
-        let now = books.now;
+        let (now, round) = (books.now, books.round);
         let gone = match books.gone.is_empty() {
             true => None,
             false => books.gone.remove(&(vrf.device, route.prefix.any())),
@@ -214,12 +233,13 @@ impl SentState {
             destination: destination(&message.next_hops),
             variant: variant(message).wrapping_add(of_group),
             unanswered: gone.unwrap_or_default(),
+            round,
         };
         let slot = in_vrf.routes.get_mut::<F>().entry(route.prefix).or_insert(Sent { said: false, ..sent });
         let again = slot.said && slot.is_equal(&sent);
-        let mut unanswered = slot.unanswered;
+        let (mut unanswered, round) = (slot.unanswered, slot.round);
         unanswered.note_sent(again, now);
-        *slot = Sent { unanswered, ..sent };
+        *slot = Sent { unanswered, round, ..sent };
     }
 
     /// Notes that a route could not be sent. The server has its former state.
@@ -242,6 +262,9 @@ impl SentState {
         if routes.v4.is_empty() && routes.v6.is_empty() {
             // Another VRF may get its device index.
             books.vrfs.remove(&vrf);
+        }
+        if sent.round != books.round {
+            books.unseen = books.unseen.saturating_sub(1);
         }
         let mut unanswered = sent.unanswered;
         // A deletion has no reply.
@@ -280,6 +303,69 @@ impl SentState {
         let InVrf { device, routes } = books.vrfs.get(&vrf)?;
         let sent = routes.get::<F>().get(&prefix).filter(|sent| sent.named && sent.said)?;
         Some((Vrf { id: vrf, table: 0, device: *device }, *sent))
+    }
+
+    /// Starts a round of the comparison, which has seen no route.
+    pub(super) fn begin_round(&self) {
+        let mut books = self.lock();
+        books.round = books.round.wrapping_add(1);
+        books.unseen = books.vrfs.values().map(|of| of.routes.v4.len() + of.routes.v6.len()).sum();
+    }
+
+    /// What the server should have of each of these routes (device and prefix). `see`: the round has
+    /// seen them at the server.
+    pub(super) fn wanted(
+        &self,
+        routes: impl Iterator<Item = (IfIndex, AnyPrefix)>,
+        see: bool,
+    ) -> Vec<Wanted> {
+        let mut books = self.lock();
+        let Books { vrfs, round, unseen, .. } = &mut *books;
+        // Routes of one VRF are together.
+        let mut last: Option<(IfIndex, VrfId)> = None;
+        routes
+            .map(|(device, prefix)| {
+                if last.is_none_or(|(of, _)| of != device) {
+                    let mut of_device = vrfs.iter().filter(|(_, vrf)| vrf.device == device);
+                    last = of_device.next().map(|(id, _)| (device, *id));
+                }
+                let of_vrf = last.and_then(|(_, vrf)| vrfs.get_mut(&vrf));
+                let sent = of_vrf.and_then(|InVrf { routes, .. }| match prefix {
+                    AnyPrefix::V4(prefix) => routes.v4.get_mut(&prefix),
+                    AnyPrefix::V6(prefix) => routes.v6.get_mut(&prefix),
+                });
+                let Some(sent) = sent else { return Wanted::Nothing };
+                if see && std::mem::replace(&mut sent.round, *round) != *round {
+                    *unseen = unseen.saturating_sub(1);
+                }
+                match sent.said {
+                    true => Wanted::Route(device, sent.group, sent.protocol),
+                    false => Wanted::Anything,
+                }
+            })
+            .collect()
+    }
+
+    /// The routes that the round has not seen. O(routes), unless there is none.
+    pub(super) fn unseen(&self) -> Vec<(IfIndex, AnyPrefix)> {
+        let books = self.lock();
+        let mut found = Vec::new();
+        if books.unseen > 0 {
+            for InVrf { device, routes } in books.vrfs.values() {
+                for_each_family!(F => {
+                    let unseen = routes.get::<F>().iter().filter(|(_, sent)| sent.round != books.round);
+                    found.extend(unseen.map(|(prefix, _)| (*device, prefix.any())));
+                });
+            }
+        }
+        found
+    }
+
+    /// The VRF of a device that has routes.
+    pub(super) fn vrf(&self, device: IfIndex) -> Option<VrfId> {
+        let books = self.lock();
+        let mut of_device = books.vrfs.iter().filter(|(_, vrf)| vrf.device == device);
+        of_device.next().map(|(id, _)| *id)
     }
 
     /// The meaning of a reply.

@@ -293,7 +293,8 @@ fn wired_to(server: SocketAddr, confirms: bool) -> Wired {
     let meter = Meters::default().meter("fpm");
     let (channel, DataplaneSink { batches, urgent }) =
         RibChannel::new(7, "fpm", &rings, rib, meter, stop.clone());
-    let handle = start_with_retry("fpm".into(), server, false, channel, Duration::from_millis(20)).unwrap();
+    let handle =
+        start_with_retry("fpm".into(), server, false, 60, channel, Duration::from_millis(20)).unwrap();
     Wired { handle, batches, urgent, said, confirms, stop }
 }
 

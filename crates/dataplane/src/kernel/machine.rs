@@ -1,7 +1,7 @@
 //! The kernel dataplane without its threads: what the simulator runs.
 
-use super::super::RibChannel;
-use super::{RepairCounters, Stages, System};
+use super::super::{RepairCounters, RibChannel};
+use super::{Stages, System};
 use ribtide_config::KernelConfig;
 use ribtide_rib::DataplaneId;
 use ribtide_runtime::ring::{Closed, Rings};

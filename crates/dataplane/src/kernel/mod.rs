@@ -21,7 +21,6 @@ mod interfaces;
 mod links;
 pub mod machine;
 mod on_link;
-mod repairs;
 mod routes;
 mod system;
 mod vrf;
@@ -32,7 +31,7 @@ mod writer;
 mod tests;
 
 use super::InterfaceNews;
-use super::RibChannel;
+use super::{RepairCounters, RibChannel};
 pub use flush::Scope;
 pub use installed::{
     Forwarding, Installed, Walk, has_next_hop_objects, installed, installed_families, next_hop_objects,
@@ -41,7 +40,6 @@ pub use installed::{
 pub use interface_list::{InterfaceList, ListedInterface, ListedInterfaces};
 pub use links::InterfaceWatch;
 use on_link::{MissingSubnets, OnLinkRoutes};
-pub use repairs::{Difference, RepairCounters};
 use ribtide_config::{DEFAULT_VRF, KernelConfig, VrfSetup};
 use ribtide_netlink::Socket;
 use ribtide_rib::IfIndex;

@@ -5,9 +5,9 @@ mod compare;
 
 use super::super::install_results::InstallResults;
 use super::desired_state::{DesiredState, of_the_kernel, wanted};
-use super::repairs::{Difference, Repairs};
 use super::system::System;
 use super::watch::Touched;
+use crate::repairs::{Difference, Repairs};
 use compare::Comparison;
 use ribtide_config::KernelConfig;
 use ribtide_netlink::{Objects, ROUTER_IDS, Refusal, SingleContent, Socket, overran};

@@ -247,9 +247,28 @@ impl Writer {
         Ok(())
     }
 
+    fn log_repairs(&mut self) {
+        // The watcher logs what it repairs of imported routes.
+        let Some(([missing, other_next_hops, unexpected, next_hop_objects, _], prefix)) =
+            self.kernel.repairs.take_unlogged()
+        else {
+            return;
+        };
+        tracing::warn!(
+            target: target::KERNEL,
+            missing,
+            other_next_hops,
+            unexpected,
+            next_hop_objects,
+            prefix,
+            "routes or next-hop objects in the kernel were not as ribtide wrote them, because another program or the kernel \
+             changed them; repaired"
+        );
+    }
+
     /// Reports changed results of routes that no batch contains.
     fn report(&mut self) {
-        self.kernel.repairs.log();
+        self.log_repairs();
         // If the RIB is gone, the next batch shows it.
         let _ = self.report_holding();
         if let Some(ack) = self.kernel.results.news(self.channel.id) {

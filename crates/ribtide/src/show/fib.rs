@@ -101,6 +101,28 @@ pub(super) fn fpm(f: &Fpm) -> String {
                 number(c.resent)
             ),
         );
+        if c.is_compared {
+            let repaired: Vec<String> = c
+                .repairs
+                .iter()
+                .filter(|(_, count)| **count > 0)
+                .map(|(kind, count)| format!("{} {kind}", number(*count)))
+                .collect();
+            let repaired = if repaired.is_empty() { "nothing".into() } else { repaired.join(", ") };
+            let failed = match c.repairs_failed {
+                0 => String::new(),
+                failed => format!("; {} not taken by the server", number(failed)),
+            };
+            row(
+                "Comparison",
+                format!(
+                    "{} rounds, the last one in {:.1} s, {} routes; repaired: {repaired}{failed}",
+                    number(c.compare_rounds),
+                    c.compare_round_seconds,
+                    number(c.compared_routes)
+                ),
+            );
+        }
         match c.replies.as_deref() {
             Some("in-chip") => row("Replies when", "the chip has a route".into()),
             Some(_) => row("Replies when", "it has read a route, before the chip has it".into()),

@@ -4,6 +4,7 @@
 use super::orchagent::{ApplDb, Orchagent, name_links};
 use super::script::Persistence;
 use super::zmq::{Process, ZmqRoutes};
+use ribtide_dataplane::Difference;
 use ribtide_dataplane::fpm::machine::FpmMachine;
 use ribtide_prefix::Rng;
 use ribtide_rib::{DataplaneId, FibAck, FibBatch};
@@ -13,6 +14,7 @@ use ribtide_swss::fpmsyncd::{
 };
 use ribtide_swss::row::{Field, ResponseKind, ResponseReader, RouteRow, RowName};
 use ribtide_wire::fpm;
+use ribtide_wire::netlink::Content;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ const SNAPSHOT_MS: u64 = 3000;
 const AGAIN: usize = 5;
 /// Rows of a page of the comparison with APPL_DB.
 const PAGE: usize = 16;
+/// The time of a round of the comparison of fpmsyncd's table: the default.
+const RECONCILE: Duration = Duration::from_secs(60);
 /// Batches in the queue of the client at most: as in the router.
 pub(crate) const BATCHES: usize = ribtide_dataplane::BATCHES;
 
@@ -50,7 +54,7 @@ impl Client {
     pub(crate) fn new(id: DataplaneId, next_hop_groups: bool, waits: bool) -> Client {
         let base = Instant::now();
         Client {
-            machine: FpmMachine::new(id, next_hop_groups, waits, base),
+            machine: FpmMachine::new(id, next_hop_groups, waits, RECONCILE, base),
             base,
             queue: VecDeque::new(),
             connected: false,
@@ -117,6 +121,12 @@ impl Client {
         Some(ClientNews::Down)
     }
 
+    /// Rounds of the comparison of fpmsyncd's table, and differences that it repaired.
+    pub(crate) fn compared(&self) -> (u64, u64) {
+        let repairs = self.machine.repairs();
+        (repairs.rounds(), Difference::ALL.into_iter().map(|kind| repairs.repaired(kind)).sum())
+    }
+
     /// Whether it may not connect yet.
     pub(crate) fn waits_for_time(&self, now_ms: u64) -> bool {
         !self.connected && now_ms < self.reconnect_at
@@ -156,6 +166,10 @@ pub(crate) struct Server {
     /// Processes so far.
     processes: Process,
     now_ms: u64,
+    /// Frames that are lost before this process takes them in.
+    pub(crate) lost_frames: u32,
+    /// Whether one was lost.
+    pub(crate) has_lost: bool,
     /// Writes that Redis refuses.
     pub(crate) refused_writes: u32,
     /// A deliberate fault: routes count as confirmed when they are written.
@@ -187,6 +201,8 @@ impl Server {
             over_zmq,
             processes: 0,
             now_ms: 0,
+            lost_frames: 0,
+            has_lost: false,
             refused_writes: 0,
             confirms_early: false,
             loses_deletions: false,
@@ -247,7 +263,22 @@ impl Server {
     /// Reads a frame.
     fn read(&mut self, bytes: &mut Vec<u8>) -> bool {
         let Ok(Some(frame)) = fpm::frame(bytes) else { return false };
-        self.machine.frame(&frame, &mut self.out);
+        // Without the frames that begin and end a replay there is no comparison.
+        let is_lost = self.lost_frames > 0
+            && frame.raw().flatten().any(|message| {
+                !matches!(
+                    Content::decode(&message),
+                    Ok(Content::Multipart { .. } | Content::Done(_)) | Err(_)
+                )
+            });
+        match is_lost {
+            true => {
+                self.lost_frames -= 1;
+                self.has_lost = true;
+                super::trace(|| format!("fpmsyncd loses {:?}", frame.messages().collect::<Vec<_>>()));
+            }
+            false => self.machine.frame(&frame, &mut self.out),
+        }
         let len = frame.len;
         bytes.drain(..len);
         true

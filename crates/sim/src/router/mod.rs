@@ -87,6 +87,11 @@ pub struct Router<'s> {
     /// APPL_DB lost changes that orchagent did not take.
     appl_db_lost: bool,
     compared_ms: u64,
+    /// fpmsyncd lost a frame: the rounds of the comparison of its table by then. Until another complete
+    /// round its table may differ.
+    frame_lost: Option<u64>,
+    /// Whether a frame was lost in this run.
+    has_lost_frames: bool,
 }
 
 /// What the RIB manager sent to the dataplane.
@@ -150,6 +155,8 @@ impl<'s> campaign::Router<'s> for Router<'s> {
             reconciled_ms: 0,
             appl_db_lost: false,
             compared_ms: 0,
+            frame_lost: None,
+            has_lost_frames: false,
         }
     }
 
@@ -181,7 +188,7 @@ impl<'s> campaign::Router<'s> for Router<'s> {
 
     fn settle(&mut self) -> Result<(), String> {
         self.orchagent.chip().accept_all();
-        self.server.refused_writes = 0;
+        (self.server.refused_writes, self.server.lost_frames) = (0, 0);
         self.orchagent.zmq.iter_mut().for_each(|zmq| zmq.refuses = 0);
         let end = self.now_ms + SETTLE_MS;
         let rng = &mut Rng::new(self.script.seed);
@@ -209,7 +216,17 @@ impl<'s> campaign::Router<'s> for Router<'s> {
                         continue;
                     }
                     None if !self.compare_appl_db()? || !self.reconcile()? => continue,
+                    None if self.awaits_comparison() && self.now_ms < end + SETTLE_MS => {
+                        self.pass(MOMENT_MS)?;
+                        continue;
+                    }
+                    None if self.awaits_comparison() => return Err("fpmsyncd is not compared".into()),
                     None => {
+                        self.frame_lost = None;
+                        let repaired = self.client.compared().1;
+                        if repaired > 0 && !self.has_lost_frames {
+                            return Err(format!("{repaired} repairs at fpmsyncd, which lost no frame"));
+                        }
                         self.disturbed = false;
                         self.appl_db_lost = false;
                         self.routing.compare();
@@ -265,6 +282,19 @@ impl Router<'_> {
         }
     }
 
+    /// fpmsyncd lost a frame.
+    fn lost_frame(&mut self) {
+        self.frame_lost = Some(self.client.compared().0);
+        (self.disturbed, self.has_lost_frames) = (true, true);
+        self.count(Some("frame lost at the FPM server"));
+    }
+
+    /// Whether fpmsyncd lost a frame since the start of the last complete comparison of its table.
+    fn awaits_comparison(&self) -> bool {
+        // The first round may have begun before.
+        self.frame_lost.is_some_and(|rounds| self.client.compared().0 < rounds + 2)
+    }
+
     /// A stage works. Returns whether it had work.
     fn step(&mut self, stage: Stage, rng: &mut Rng) -> bool {
         let Router { routing, client, server, appl, orchagent, now_ms, .. } = self;
@@ -294,6 +324,9 @@ impl Router<'_> {
             }
             Stage::Server => {
                 server.step(*now_ms, client, appl, orchagent, rng);
+                if std::mem::take(&mut server.has_lost) {
+                    self.lost_frame();
+                }
                 false
             }
             Stage::Flush => server.flush(appl, orchagent, client),
@@ -510,6 +543,10 @@ impl Router<'_> {
                 self.news(news);
                 "FPM connection breaks"
             }),
+            Fault::FramesLost(count) => {
+                server.lost_frames = count;
+                None
+            }
             Fault::RedisRefuses(count) => {
                 server.refused_writes = count;
                 Some("Redis refuses writes")

@@ -100,6 +100,8 @@ pub enum Fault {
     FpmsyncdKilled,
     /// The connection of the FPM client breaks.
     FpmDisconnected,
+    /// fpmsyncd loses so many frames of routes, next-hop objects or queries.
+    FramesLost(u32),
     /// Redis refuses so many writes.
     RedisRefuses(u32),
     /// Redis loses all, or APPL_DB alone, or another program empties APPL_DB. After a loss fpmsyncd
@@ -151,6 +153,7 @@ const KINDS: &[&str] = &[
     "orchagent killed, ZeroMQ messages lost",
     "fpmsyncd killed, ZeroMQ messages lost",
     "fpmsyncd killed, APPL_DB behind",
+    "frame lost at the FPM server",
 ];
 
 /// A deliberate fault of the router itself, which a run must notice.
@@ -261,6 +264,7 @@ impl campaign::Script for Script {
         }
         let zmq = over_zmq(seed, faults, &mut actions);
         change_rows(seed, &mut actions);
+        lose_frames(seed, faults, &mut actions);
         Script { seed, network, setup, next_hop_groups, window, zmq, actions }
     }
 
@@ -308,6 +312,23 @@ fn change_rows(seed: u64, actions: &mut [Action]) {
     for action in actions {
         if let Action::Fault(Fault::SyncdRestarts(how @ SyncdStart::ChipLost), _) = action {
             *how = *rng.pick(&[SyncdStart::ChipLost, SyncdStart::RowsLost, SyncdStart::RowsOlder]);
+        }
+    }
+}
+
+/// Of the scripts with faults one in four loses frames. Other scripts are the same with and without this
+/// function.
+fn lose_frames(seed: u64, faults: usize, actions: &mut Vec<Action>) {
+    let rng = &mut Rng::of_purpose(seed, &[29]);
+    if faults == 0 || !rng.one_in(4) {
+        return;
+    }
+    let others = std::mem::take(actions);
+    for action in others {
+        actions.push(action);
+        if rng.one_in(3 * faults) {
+            let fault = Fault::FramesLost(1 + rng.index(3) as u32);
+            actions.push(Action::Fault(fault, rng.next_u64()));
         }
     }
 }

@@ -10,6 +10,7 @@ use super::source::{SourceId, State, What};
 use super::{FpmEvent, FpmOut, Fpmsyncd};
 use crate::row::{Change, Field, Name, NextHopGroupRow, Row, Via};
 use ribtide_prefix::{Map, Set};
+use ribtide_wire::fpm::compare;
 use ribtide_wire::netlink::{Forward, Member, NextHop};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -78,6 +79,24 @@ impl Objects {
     pub(super) fn settled(&self, id: u32) -> Option<&Arc<Via>> {
         let row = self.rows.get(&id).filter(|row| !row.changed && row.epoch != 0)?;
         row.written.as_ref()
+    }
+
+    /// The fingerprint of an object of the session.
+    pub(super) fn fingerprint(&self, id: u32) -> Option<u64> {
+        Some(match self.map.get(&id)? {
+            Object::NextHop { gateway, ifindex } => compare::single(*gateway, *ifindex),
+            Object::Blackhole => compare::BLACKHOLE,
+            Object::Group(members, _) => {
+                compare::members(members.iter().map(|member| (member.id, member.weight)))
+            }
+        })
+    }
+
+    /// The objects of the session from an id on, with their fingerprints.
+    pub(super) fn fingerprints_from(&self, id: u32) -> impl Iterator<Item = (u32, u64)> {
+        let mut ids: Vec<u32> = self.map.keys().copied().filter(|key| *key >= id).collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| Some((id, self.fingerprint(id)?)))
     }
 
     /// Ids mean something else from now on.

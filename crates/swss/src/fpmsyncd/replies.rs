@@ -88,7 +88,10 @@ impl LabelOffload {
 impl FpmOut {
     /// Whether there is a reply.
     pub fn has_replies(&self) -> bool {
-        !self.offloads.is_empty() || !self.label_offloads.is_empty() || self.in_chip.is_some()
+        !self.offloads.is_empty()
+            || !self.label_offloads.is_empty()
+            || self.in_chip.is_some()
+            || !self.comparison.is_empty()
     }
 
     /// Appends the frames of all replies, and removes these.
@@ -100,6 +103,7 @@ impl FpmOut {
         self.offloads.drain(..).for_each(|offload| offload.write(replies, out));
         self.label_offloads.drain(..).for_each(|offload| offload.write(replies, out));
         self.replies.clear();
+        out.append(&mut self.comparison);
     }
 }
 

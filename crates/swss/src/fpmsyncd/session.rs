@@ -12,6 +12,7 @@
 use super::stage::Stage;
 use super::{FpmEvent, FpmOut, Fpmsyncd};
 use crate::row::{Change, RouteKey, RouteRow};
+use ribtide_wire::fpm::compare;
 
 /// The session that is on, or was on last.
 #[derive(Default, Debug)]
@@ -115,10 +116,13 @@ impl Fpmsyncd {
     }
 
     /// Takes in that the client of the session is ribtide's, and whether it `waits` for the chip.
-    /// The reply carries whether fpmsyncd does.
+    /// The reply carries whether fpmsyncd does, and the first one of a session that it compares.
     pub(super) fn set_client(&mut self, waits: bool, out: &mut FpmOut) {
-        self.session.client_waits = Some(waits);
+        let is_first = self.session.client_waits.replace(waits).is_none();
         out.in_chip = Some(self.config.suppress);
+        if is_first && self.is_comparable() {
+            compare::write_offer(&mut out.comparison);
+        }
     }
 
     /// Whether the client of the present session waits for the chip; `None` when it is not

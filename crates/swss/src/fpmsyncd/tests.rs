@@ -1,6 +1,7 @@
 //! The contract's cases: which rows come of which messages, in which order, and what a session's end changes.
 
 mod client;
+mod compare;
 mod compatibility;
 mod explain;
 mod group_changes;

@@ -36,6 +36,11 @@ impl VrfNumbers {
         }
     }
 
+    /// Whether a route is held.
+    pub(super) fn is_held(&self, table: u32, prefix: AnyPrefix) -> bool {
+        self.held.get(&table).is_some_and(|held| held.contains_key(&prefix))
+    }
+
     /// How many routes are held.
     pub(super) fn held_len(&self) -> usize {
         self.held.values().map(BTreeMap::len).sum()

@@ -10,7 +10,7 @@
 //! is absent.
 
 use super::{Change, Kernel, WRITE, is_written, source};
-use crate::kernel::repairs::Difference;
+use crate::repairs::Difference;
 use ribtide_netlink::{Socket, overran};
 use ribtide_prefix::{Afi, Family, Prefix, Set, for_each_family};
 use ribtide_rib::{FibBatch, VrfId, VrfPrefix};

@@ -5,6 +5,7 @@ use super::machine::KernelMachine;
 use super::others::prefix;
 use super::system::SimulatedClock;
 use super::*;
+use crate::Difference;
 use ribtide_netlink::Sockets;
 use ribtide_rib::{Vrf, VrfId};
 use std::sync::Mutex;

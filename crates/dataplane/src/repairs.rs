@@ -1,7 +1,6 @@
-//! Counts and reports what was found wrong in the kernel and was repaired.
+//! Counts what was found wrong in the kernel, or at an FPM server, and was repaired.
 
 use ribtide_prefix::AnyPrefix;
-use ribtide_runtime::log::target;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -9,15 +8,14 @@ use std::time::{Duration, Instant};
 /// The minimum interval of log messages about repairs.
 pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How the kernel differed from the desired state.
+/// How the kernel, or an FPM server, differed from the desired state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Difference {
     /// A route was not there.
     Missing,
-    /// A route had other next hops, another source address, or the protocol number of another
-    /// program.
+    /// A route had other next hops, another source address, or another protocol number.
     OtherNextHops,
-    /// A route with ribtide's protocol number that ribtide did not request.
+    /// A route that ribtide did not request: in the kernel one with ribtide's protocol number.
     Unexpected,
     /// A next-hop object was not there, had other content, or was not requested.
     NextHopObject,
@@ -67,7 +65,7 @@ impl RepairCounters {
         self.repaired[difference as usize].fetch_add(count as u64, Relaxed);
     }
 
-    /// Routes of the kernel compared by rounds.
+    /// Routes compared by rounds.
     pub fn compared(&self) -> u64 {
         self.compared.load(Relaxed)
     }
@@ -93,6 +91,11 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
+    /// Counts in `counters`.
+    pub(super) fn new(counters: Arc<RepairCounters>) -> Repairs {
+        Repairs { counters, ..Repairs::default() }
+    }
+
     /// Notes `count` repaired differences; `example` is the prefix of one.
     pub(super) fn note(&mut self, difference: Difference, count: usize, example: Option<AnyPrefix>) {
         if count > 0 {
@@ -118,25 +121,15 @@ impl Repairs {
         self.counters.rounds.fetch_add(1, Relaxed);
     }
 
-    /// Logs what was repaired since the last message, at most once in [`LOG_INTERVAL`].
-    pub(super) fn log(&mut self) {
+    /// What was repaired since the last message, by kind, and the prefix of one; at most once in
+    /// [`LOG_INTERVAL`].
+    pub(super) fn take_unlogged(&mut self) -> Option<([u64; 5], String)> {
         let due = self.logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
         if self.unlogged == [0; 5] || !due {
-            return;
+            return None;
         }
-        // The watcher logs what it repairs of imported routes.
-        let [missing, other_next_hops, unexpected, next_hop_objects, _] = std::mem::take(&mut self.unlogged);
-        let example = self.example.take().map(|prefix| prefix.to_string()).unwrap_or_default();
         self.logged = Some(Instant::now());
-        tracing::warn!(
-            target: target::KERNEL,
-            missing,
-            other_next_hops,
-            unexpected,
-            next_hop_objects,
-            prefix = example,
-            "routes or next-hop objects in the kernel were not as ribtide wrote them, because another program or the kernel \
-             changed them; repaired"
-        );
+        let example = self.example.take().map(|prefix| prefix.to_string()).unwrap_or_default();
+        Some((std::mem::take(&mut self.unlogged), example))
     }
 }
