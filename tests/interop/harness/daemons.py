@@ -177,10 +177,18 @@ class Openbgpd:
     def table(self):
         """Prefix → Route of the best paths from neighbors."""
         answer = json.loads(self.query("-j", "show", "rib", "selected", "detail"))
-        return {at["prefix"]: Route(as_path(at["aspath"]), at["origin"].lower(), at["exit_nexthop"], at["metric"], at["localpref"],
-                                    frozenset(self.KNOWN.get(c, c) for c in at.get("communities", [])),
-                                    frozenset(at.get("large_communities", [])))
-                for at in answer.get("rib", []) if at["neighbor"].get("description") != "LOCAL"}
+        routes = {}
+        for at in answer.get("rib", []):
+            if at["neighbor"].get("description") == "LOCAL":
+                continue
+            more = {attribute["type"]: attribute for attribute in at.get("attributes", [])}
+            aggregator = more.get("Aggregator")
+            routes[at["prefix"]] = Route(
+                as_path(at["aspath"]), at["origin"].lower(), at["exit_nexthop"], at["metric"], at["localpref"],
+                frozenset(self.KNOWN.get(c, c) for c in at.get("communities", [])), frozenset(at.get("large_communities", [])),
+                f"{aggregator['AS']} {aggregator['router_id']}" if aggregator else "", "Atomic Aggregate" in more,
+                more.get("Originator Id", {}).get("originator", ""), " ".join(more.get("Cluster Id List", {}).get("cluster_list", [])))
+        return routes
 
 
 class Gobgp:
@@ -223,13 +231,14 @@ class Gobgp:
                     at.get(5, {}).get("value", 100),
                     frozenset(f"{c >> 16}:{c & 0xffff}" for c in at.get(8, {}).get("communities", [])),
                     frozenset(f"{c['ASN']}:{c['LocalData1']}:{c['LocalData2']}" for c in at.get(32, {}).get("value", [])),
-                    aggregator, 6 in at)
+                    aggregator, 6 in at, at.get(9, {}).get("value", ""), " ".join(at.get(10, {}).get("value", [])))
         return routes
 
     @staticmethod
     def segment(segment):
         numbers = [str(n) for n in segment["asns"]]
-        return "{" + ",".join(numbers) + "}" if segment["segment_type"] == 1 else " ".join(numbers)
+        opens, between, closes = {1: ("{", ",", "}"), 3: ("(", " ", ")"), 4: ("[", ",", "]")}.get(segment["segment_type"], ("", " ", ""))
+        return opens + between.join(numbers) + closes
 
 
 class Exabgp:
@@ -239,28 +248,43 @@ class Exabgp:
         need("exabgp")
         self.host = host
         self.received = host.folder / "exabgp.json"
+        self.commands = host.folder / "exabgp-commands"
+        self.commands.touch()
         script = host.folder / "exabgp-write"
         # The shell stays, and so does the standard output that ExaBGP reads commands from.
-        script.write_text(f'#!/bin/sh\ncat >> "{self.received}"\nexit\n')
+        script.write_text(f'#!/bin/sh\ntail -s 0.1 -f "{self.commands}" &\ncat >> "{self.received}"\nexit\n')
         script.chmod(0o755)
         path = host.folder / "exabgp.conf"
         path.write_text(f"process write {{ run {script}; encoder json; }}\n{config}")
-        settings = {"exabgp.daemon.user": "root", "exabgp.daemon.drop": "false", "exabgp.api.cli": "false"}
+        settings = {"exabgp.daemon.user": "root", "exabgp.daemon.drop": "false", "exabgp.api.cli": "false",
+                    "exabgp.api.ack": "false"}
         self.process = host.start("exabgp", "env", *(f"{k}={v}" for k, v in settings.items()), "exabgp", path)
         wait_for("ExaBGP has connected", self.received.exists, 20, alive=[self.process])
 
     def kill(self):
         self.process.kill()
 
+    def lines(self):
+        """The lines that it printed, without one that it is still writing."""
+        return self.received.read_text(errors="replace").split("\n")[:-1]
+
     def messages(self):
-        """What it printed, without a line that it is still writing. The data of a NOTIFICATION comes as it is."""
-        lines = self.received.read_text(errors="replace").split("\n")[:-1]
-        return [json.loads(line, strict=False) for line in lines if line]
+        """What it printed. The data of a NOTIFICATION comes as it is."""
+        return [json.loads(line, strict=False) for line in self.lines() if line and '"type": "refresh"' not in line]
+
+    def refreshes(self):
+        """The subtypes of the ROUTE-REFRESHes that it got; version 4.2 prints them with too many quotation marks for JSON."""
+        return [re.search(r'"subtype": "+(\w+)"', line)[1] for line in self.lines() if '"type": "refresh"' in line]
 
     def established(self, neighbor):
         states = [m["neighbor"]["state"] for m in self.messages()
                   if m["type"] == "state" and m["neighbor"]["address"]["peer"] == neighbor]
         return bool(states) and states[-1] == "up"
+
+    def command(self, text):
+        """Gives it a command of its API."""
+        with open(self.commands, "a") as file:
+            file.write(f"{text}\n")
 
     def count(self):
         """How many prefixes it has."""
@@ -268,6 +292,10 @@ class Exabgp:
 
     def table(self):
         """Prefix → Route of what all neighbors announced and did not withdraw."""
+        return {prefix: route for (_, prefix, _), route in self.paths().items()}
+
+    def paths(self):
+        """(Neighbor, prefix, path identifier or None) → Route of what all neighbors announced and did not withdraw."""
         routes = {}
         for message in self.messages():
             if message["type"] == "state" and message["neighbor"]["state"] == "down":
@@ -280,15 +308,17 @@ class Exabgp:
             at = parts.get("attribute", {})
             for withdrawn in parts.get("withdraw", {}).values():
                 for nlri in withdrawn:
-                    routes.pop((peer, nlri["nlri"]), None)
+                    routes.pop((peer, nlri["nlri"], nlri.get("path-information")), None)
             for announced in parts.get("announce", {}).values():
                 for hop, prefixes in announced.items():
                     for nlri in prefixes:
-                        routes[peer, nlri["nlri"]] = Route(
+                        routes[peer, nlri["nlri"], nlri.get("path-information")] = Route(
                             as_path(" ".join(map(str, at.get("as-path", [])))), at["origin"].lower(), hop, at.get("med", 0),
                             at.get("local-preference", 100), frozenset(f"{a}:{b}" for a, b in at.get("community", [])),
-                            frozenset(f"{a}:{b}:{c}" for a, b, c in at.get("large-community", [])))
-        return {prefix: route for (_, prefix), route in routes.items()}
+                            frozenset(f"{a}:{b}:{c}" for a, b, c in at.get("large-community", [])),
+                            at.get("aggregator", "").replace(":", " "), at.get("atomic-aggregate", False),
+                            at.get("originator-id", ""), " ".join(at.get("cluster-list", [])))
+        return routes
 
 
 class Redis:

@@ -155,10 +155,14 @@ neighbor {peer} {{
     local-as {s.asn};
     peer-as {s.peer_asn};
     family {{ {afi} unicast; }}
-    api {{ processes [ write ]; neighbor-changes; receive {{ parsed; update; }} }}
+    api {{ processes [ write ]; neighbor-changes; receive {{ parsed; update; refresh; }} }}
     {more}
 }}"""
     return neighbor(s.four, s.peer_four, "ipv4", four) + neighbor(s.six, s.peer_six, "ipv6", six)
+
+
+#: Every kind of speaker.
+KINDS = ["bird", "frr", "gobgp", "openbgpd", "exabgp"]
 
 
 def start(kind, host, side):
@@ -172,6 +176,48 @@ def start(kind, host, side):
     if kind == "frr":
         return Frr(host, bgpd=frr(side))
     return Gobgp(host, gobgp(side))
+
+
+def configured(kind, host, side, setting="", routes=None):
+    """A speaker of that kind whose neighbours have this setting, in the kind's own words. It announces `routes`, IPv4
+    prefix → communities, large ones too."""
+    routes = routes or {}
+    if kind == "bird":
+        def one(prefix, marks):
+            adds = "".join(f"bgp_{'large_' * (mark.count(':') == 2)}community.add(({mark.replace(':', ',')})); " for mark in marks)
+            return f"    route {prefix} blackhole {{ {adds}}};\n"
+        static = "".join(one(*route) for route in routes.items())
+        text = bird(side).replace("enable extended", f"{setting} enable extended")
+        return Bird(host, f"{text}protocol static {{\n    ipv4;\n{static}}}\n")
+    if kind == "frr":
+        last = f" neighbor {side.peer_six} timers connect 1\n"
+        lines = "".join(f" neighbor {n} {line}\n" for n in (side.peer_four, side.peer_six) for line in setting.splitlines())
+        text = frr(side).replace(last, last + lines)
+        networks = "".join(f"  network {prefix} route-map r{n}\n" for n, prefix in enumerate(routes))
+        text = text.replace(" address-family ipv4 unicast\n", f" address-family ipv4 unicast\n{networks}", 1)
+        def marked(n, marks):
+            sets = [(name, [mark for mark in marks if mark.count(":") == colons]) for name, colons in (("community", 1), ("large-community", 2))]
+            return f"route-map r{n} permit 10\n" + "".join(f" set {name} {' '.join(of)}\n" for name, of in sets if of)
+        return Frr(host, bgpd=text + "".join(marked(*one) for one in enumerate(routes.values())))
+    if kind == "gobgp":
+        text = gobgp(side).replace("  [neighbors.timers.config]", f"{setting}\n  [neighbors.timers.config]")
+        speaker = Gobgp(host, text)
+        for prefix, marks in routes.items():
+            plain, large = ([mark for mark in marks if mark.count(":") == n] for n in (1, 2))
+            more = [word for name, of in (("community", plain), ("large-community", large)) if of for word in (name, ",".join(of))]
+            speaker.query("global", "rib", "add", "-a", "ipv4", prefix, *more)
+        return speaker
+    if kind == "openbgpd":
+        def network(prefix, marks):
+            sets = "".join(f"{'large-' * (mark.count(':') == 2)}community {mark} " for mark in marks)
+            return f"network {prefix}" + (f" set {{ {sets}}}" if marks else "") + "\n"
+        return Openbgpd(host, openbgpd(side, setting, "".join(network(*route) for route in routes.items())))
+    def announced(prefix, marks):
+        plain, large = (" ".join(mark for mark in marks if mark.count(":") == n) for n in (1, 2))
+        return (f"    route {prefix} next-hop self" + f" community [ {plain} ]" * bool(plain)
+                + f" large-community [ {large} ]" * bool(large) + ";\n")
+    static = f"static {{\n{''.join(announced(*route) for route in routes.items())}}}" if routes else ""
+    return Exabgp(host, exabgp(side, setting + static, setting))
 
 
 def wait_count(speaker, count, timeout=120):
