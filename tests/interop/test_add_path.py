@@ -4,7 +4,8 @@ sends all paths in one internal session. ribtide has exactly those, after random
 import random
 
 import pytest
-from harness import Bird, Frr, Gobgp, Pair, Ribtide, wait_for
+from harness import Bird, Frr, Gobgp, Host, Openbgpd, Pair, Ribtide, wait_for
+from harness.peers import Side, openbgpd
 from harness.speaker import KEEPALIVE, Speaker, attribute, message, prefixes, raw_update, update
 
 ASN = 65001
@@ -218,6 +219,27 @@ def test_reload_and_maximum(pair):
     history.announce(next(iter(SOURCES)), PREFIXES[1])
     history.announce(next(iter(SOURCES)), "10.200.0.0/16")
     wait_for("the limit ended the session", lambda: router.neighbor(Pair.B4)["state"] == "Idle (maximum prefixes)", 30)
+
+
+@pytest.mark.feature("several paths of a prefix, received (RFC 7911)")
+@pytest.mark.peers("openbgpd")
+def test_paths_of_openbgpd(pair):
+    """They come and go one by one; a path identifier is used again for another path."""
+    sources = "".join(f"neighbor {address} {{\n  remote-as {asn}\n  passive\n  export none\n}}\n" for address, asn in SOURCES.items())
+    text = openbgpd(Side(ASN, Pair.B4, Pair.B6, ASN, Pair.A4, Pair.A6), "announce add-path send all", sources)
+    feeds = text[text.index('group "feeds"'):text.index("allow from any")]
+    router = Ribtide(pair.a, ribtide())
+    Openbgpd(pair.b, f"listen on {Host.FEED_SIDE}\n" + text.replace(feeds, ""))
+    wait_for("the session", lambda: router.established(Pair.B4), 30, alive=[router.process])
+    assert router.session(Pair.B4)["add_path_receive"] == ["ipv4-unicast"]
+    history = History(pair.b, "openbgpd")
+    for source in SOURCES:
+        for prefix in PREFIXES:
+            history.announce(source, prefix)
+    wait_for("all paths", lambda: paths(router) == history.expected(), 30)
+    for _ in range(3):
+        history.go_on(40)
+        wait_for("exactly the paths", lambda: paths(router) == history.expected(), 30, 0.2)
 
 
 BIRD_SIX = f"""

@@ -5,8 +5,9 @@ import struct
 
 import pytest
 
-from harness import Bird, Host, Pair, Ribtide, wait_for
+from harness import Bird, Exabgp, Host, Pair, Ribtide, wait_for
 from harness.host import TIMEOUT_FACTOR
+from harness.peers import Side, configured, exabgp
 from harness.speaker import UPDATE, Speaker, attribute, prefixes, raw_update, update
 from harness.wire import apply, as_path
 
@@ -192,11 +193,9 @@ def test_metric_is_accumulated_decides_and_stays_in_its_domain(host, kind):
         expect(PREFIX, f"{INSIDE} 7 8", 1001)
 
 
-@pytest.mark.feature("AIGP (RFC 7311)")
-@pytest.mark.peers("bird")
-def test_metric_through_bird(pair):
-    """ribtide's own network with a metric, BIRD as the next AS of the domain, and back what BIRD accumulates."""
-    ours = Ribtide(pair.a, f"""
+def router_with_a_metric(host, kind="external", asn=INSIDE):
+    """ribtide with a network that has a metric, and a neighbour inside of the domain."""
+    return Ribtide(host, f"""
 [router]
 asn = {OURS}
 router-id = "{Pair.A4}"
@@ -212,16 +211,23 @@ network-policy = ["metric"]
 actions.set-aigp = 10
 actions.policy-result = "accept"
 
-[bgp.group.bird]
-type = "external"
-peer-asn = {INSIDE}
-aigp = true
+[bgp.group.link]
+type = "{kind}"
+peer-asn = {asn}
+{"aigp = true" if kind == "external" else ""}
 connect-retry = 1
 families = ["ipv4-unicast"]
 import = ["accept"]
 export = ["accept"]
 neighbors = ["{Pair.B4}"]
 """)
+
+
+@pytest.mark.feature("AIGP (RFC 7311)")
+@pytest.mark.peers("bird")
+def test_metric_through_bird(pair):
+    """ribtide's own network with a metric, BIRD as the next AS of the domain, and back what BIRD accumulates."""
+    ours = router_with_a_metric(pair.a)
     bird = Bird(pair.b, f"""
 router id {Pair.B4};
 log stderr all;
@@ -236,4 +242,20 @@ protocol bgp ours {{
 """)
     wait_for("BIRD has the metric", lambda: "BGP.aigp: 10" in bird.query(f"show route {OWN} all"), 20, alive=[ours.process])
     wait_for("ribtide has BIRD's", lambda: [p.get("aigp") for r in ours.show("route", PREFIX) for p in r["paths"]] == [7], 20,
+             alive=[ours.process])
+
+
+@pytest.mark.feature("AIGP (RFC 7311)")
+@pytest.mark.parametrize("kind", ["gobgp", "exabgp"])
+def test_metric_to_and_from_others(pair, kind):
+    """They accumulate nothing: GoBGP shows the metric of our network, which ExaBGP 4.2 does not print, and both send that of their route."""
+    ours = router_with_a_metric(pair.a, "internal", OURS)
+    side = Side(OURS, Pair.B4, Pair.B6, OURS, Pair.A4, Pair.A6)
+    if kind == "gobgp":
+        other = configured("gobgp", pair.b, side)
+        other.query("global", "rib", "add", "-a", "ipv4", PREFIX, "aigp", "metric", "7")
+        wait_for("it has the metric", lambda: "{Metric: 10}" in other.query("global", "rib", OWN), 20, alive=[ours.process])
+    else:
+        Exabgp(pair.b, exabgp(side, f"static {{ route {PREFIX} next-hop self aigp 7; }}"))
+    wait_for("ribtide has its", lambda: [p.get("aigp") for r in ours.show("route", PREFIX) for p in r["paths"]] == [7], 20,
              alive=[ours.process])

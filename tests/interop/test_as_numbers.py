@@ -4,6 +4,7 @@ their neighbour, BIRD, and in their own table."""
 import pytest
 
 from harness import Bird, Frr, Host, Pair, Ribtide, wait_for
+from harness.peers import Side, configured
 from harness.speaker import Speaker, attribute, update
 
 #: Our AS, our other one, the neighbour's, and that of a feed.
@@ -205,4 +206,31 @@ def test_as_numbers_obey_a_reload(pair):
         assert f"refreshed: {Pair.B4}" in ours.text("reload")
         shows(bird, "198.51", [sent])
         shows(ours, "203.0", [received])
+    assert ours.neighbor(Pair.B4)["flaps"] == 0
+
+
+#: How a neighbour is told to take paths with its own AS; ExaBGP takes every path.
+OWN_AS = {"gobgp": "  [neighbors.as-path-options.config]\n    allow-own-as = 10", "openbgpd": "enforce local-as no", "exabgp": ""}
+
+
+@pytest.mark.feature("local-as, allowas-in, as-override, remove-private-as")
+@pytest.mark.parametrize("kind", OWN_AS)
+@pytest.mark.parametrize("local_as", [False, True])
+def test_paths_that_other_kinds_get(pair, kind, local_as):
+    """Each rule after the other by reload, with our AS or another one; and the check of the first AS in the other direction."""
+    known_as = OTHER if local_as else OURS
+    settings = f"local-as = {{ asn = {OTHER}, prepend = true, replace = true }}\n" if local_as else ""
+    ours = Ribtide(pair.a, ribtide_config(f"{settings}# rules"))
+    side = Side(THEIRS, Pair.B4, Pair.B6, known_as, Pair.A4, Pair.A6)
+    other = configured(kind, pair.b, side, OWN_AS[kind], {"203.0.0.0/24": []})
+    feed = Speaker(pair.a, FEED, FEED_AS)
+    feed.send(update(["198.51.0.0/24"], [FEED_AS, 9, THEIRS], FEED))
+    shows(ours, "203.0", [f"{OTHER} {THEIRS}" if local_as else f"{THEIRS}"])
+    shows(other, "198.51", [f"{known_as} {FEED_AS} 9 {THEIRS}"])
+    text = ours.config.read_text()
+    for rules, path in [("as-override = true", f"{FEED_AS} 9 {OURS}"), ("remove-private-as = { all = true }", f"9 {THEIRS}"),
+                        ("remove-private-as = { all = true, replace = true }", f"{OURS} 9 {THEIRS}")]:
+        ours.config.write_text(text.replace("# rules", rules))
+        assert f"refreshed: {Pair.B4}" in ours.text("reload")
+        shows(other, "198.51", [f"{known_as} {path.replace(str(OURS), str(known_as))}"])
     assert ours.neighbor(Pair.B4)["flaps"] == 0

@@ -7,7 +7,7 @@ import random
 import socket
 
 import pytest
-from harness import Frr, Host, Ribtide, settled, wait_for
+from harness import Frr, Gobgp, Host, Ribtide, settled, wait_for
 from harness.speaker import (END_OF_RIB, KEEPALIVE, NOTIFICATION, UPDATE, Speaker, attribute, block, message, prefixes, raw_update,
                              update)
 from harness.station import Station
@@ -97,10 +97,10 @@ def addresses(host):
 class Sender:
     """A neighbour with a table of its own: (prefix, path identifier) → attributes."""
 
-    def __init__(self, host, address, seed, path_ids=False):
+    def __init__(self, host, address, seed, path_ids=False, hold=0):
         # RFC 7911 section 4: it sends several paths.
         more = bytes([69, 4, 0, 1, 1, 2]) if path_ids else b""
-        self.speaker = Speaker(host, address, ASNS[address], more=more)
+        self.speaker = Speaker(host, address, ASNS[address], more=more, hold=hold)
         self.address, self.random, self.path_ids, self.table = address, random.Random(seed), path_ids, {}
 
     def history(self, changes):
@@ -492,3 +492,52 @@ def test_a_station_has_the_same_tables_of_frr(pair):
         of_host[0].speaker.send(message(NOTIFICATION, bytes([6, 4])))
     wait_for("the ends", lambda: ours.session.down and theirs.session.down)
     assert ours.session.down == theirs.session.down == [(FIRST, 3, message(NOTIFICATION, bytes([6, 4])))]
+
+
+def gobgp():
+    neighbors = "".join(f"""
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "{address}"
+    peer-as = {ASNS[address]}
+  [neighbors.transport.config]
+    passive-mode = true
+""" for address in (FIRST, SECOND))
+    return f"""
+[global.config]
+  as = {ASN}
+  router-id = "{Host.FEED_SIDE}"
+{neighbors}
+[[bmp-servers]]
+  [bmp-servers.config]
+    address = "127.0.0.1"
+    port = {FRR_PORT}
+    route-monitoring-policy = "pre-policy"
+"""
+
+
+@pytest.mark.feature("BMP (RFC 7854, RFC 8671, RFC 9069)")
+@pytest.mark.peers("gobgp")
+def test_a_station_has_the_same_tables_of_gobgp(pair):
+    """The same UPDATEs go to GoBGP and to ribtide, each with a station: the Adj-RIBs-In before policy are equal."""
+    hosts = (pair.a, pair.b)
+    for host in hosts:
+        addresses(host)
+    ours, theirs = Station(pair.a, PORT), Station(pair.b, FRR_PORT, strict=False)
+    text = config(station(views=ALL[:1])).replace('neighbors = ["198.19.0.12"]', 'keep-received = true\nneighbors = ["198.19.0.12"]')
+    Ribtide(pair.a, text.replace("add-path = { receive = true }\n", ""))
+    Gobgp(pair.b, gobgp())
+    # GoBGP ends a session without a hold time at its first message.
+    senders = [[Sender(host, FIRST, 11, hold=90), Sender(host, SECOND, 12, hold=90)] for host in hosts]
+    wait_for("the stations are there", lambda: ours.session and theirs.session and ours.session.information and theirs.session.information)
+
+    def same():
+        for sender in senders[0]:
+            tables = [{route: comparable(at) for route, at in station.session.table("pre", sender.address).items()} for station in (ours, theirs)]
+            assert tables[0].keys() == sender.table.keys()
+            assert tables[0] == tables[1]
+    for _ in range(3):
+        for of_host in senders:
+            for sender in of_host:
+                sender.history(60)
+        settled(same, 20)

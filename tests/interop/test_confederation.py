@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from harness import Bird, Frr, Host, Pair, Ribtide, wait_for
+from harness import Bird, Frr, Gobgp, Host, Pair, Ribtide, wait_for
 from harness.speaker import UPDATE, Speaker, attribute, communities, raw_update, update
 
 IDENTIFIER, OURS, MEMBER, OTHER_MEMBER, OUTSIDE = 100, 65001, 65002, 65003, 64600
@@ -99,7 +99,32 @@ ROUTES = {"203.0.0.0/24": ([], ""), "203.0.1.0/24": ([7], ""), "203.0.2.0/24": (
           "203.0.3.0/24": ([IDENTIFIER], "")}
 
 
+def gobgp_member(host):
+    speaker = Gobgp(host, f"""
+[global.config]
+  as = {MEMBER}
+  router-id = "{Pair.B4}"
+[global.confederation.config]
+  enabled = true
+  identifier = {IDENTIFIER}
+  member-as-list = [{OURS}, {OTHER_MEMBER}]
+[[neighbors]]
+  [neighbors.config]
+    neighbor-address = "{Pair.A4}"
+    peer-as = {OURS}
+  [neighbors.timers.config]
+    connect-retry = 1
+    idle-hold-time-after-reset = 1
+""")
+    for prefix, (path, marks) in ROUTES.items():
+        more = [*(["aspath", " ".join(map(str, path))] if path else []), *(["community", "no-export"] if marks else [])]
+        speaker.query("global", "rib", "add", "-a", "ipv4", prefix, *more, "local-pref", "150", "med", "5")
+    return speaker
+
+
 def member(kind, host):
+    if kind == "gobgp":
+        return gobgp_member(host)
     if kind == "frr":
         networks = "".join(f"  network {prefix} route-map r{n}\n" for n, prefix in enumerate(ROUTES))
         maps = "".join(f"route-map r{n} permit 10\n set local-preference 150\n set metric 5\n"
@@ -162,12 +187,13 @@ def test_paths_inside_and_outside(pair, kind):
 
 
 @pytest.mark.feature("confederations (RFC 5065)")
-@pytest.mark.peers("frr")
-def test_frr_as_another_member(pair):
-    expect(pair, ours("ribtide", pair.a), member("frr", pair.b))
+@pytest.mark.parametrize("kind", ["frr", "gobgp"])
+def test_another_member(pair, kind):
+    # GoBGP sends other members no LOCAL_PREF.
+    expect(pair, ours("ribtide", pair.a), member(kind, pair.b), 100 if kind == "gobgp" else 150)
 
 
-def expect(pair, router, other):
+def expect(pair, router, other, preference=150):
     feed = Speaker(pair.a, FEED, OUTSIDE)
     med = attribute(0x80, 4, b"\0\0\0\7")
     feed.send(update(["198.51.0.0/24"], [OUTSIDE, 9], FEED, med))
@@ -178,7 +204,7 @@ def expect(pair, router, other):
     wait_for("the other member has the routes", lambda: len(routes_of(other, "198.51")) == 2, 40)
     assert routes_of(other, "198.51") == inside
     known = {"203.0.0.0/24": "(65002)", "203.0.1.0/24": "(65002) 7", "203.0.2.0/24": "(65002)"}
-    expected = {prefix: (path, 150, 5, Pair.B4) for prefix, path in known.items()}
+    expected = {prefix: (path, preference, 5, Pair.B4) for prefix, path in known.items()}
     if isinstance(router, Bird):
         # BIRD 2.0.12 takes the identifier for no loop in a path from inside.
         expected["203.0.3.0/24"] = ("(65002) 100", 150, 5, Pair.B4)

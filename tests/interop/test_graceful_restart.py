@@ -6,7 +6,7 @@ import time
 import pytest
 from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Ribtide, wait_for
 from harness.netlink import Messages
-from harness.peers import LEFT, RIGHT, bird, frr, gobgp, ribtide, wait_count
+from harness.peers import LEFT, RIGHT, bird, configured, frr, gobgp, ribtide, wait_count
 from harness.speaker import END_OF_RIB, NOTIFICATION, UPDATE, Speaker, message, raw_update, prefixes, update
 
 FEED, OBSERVER = Host.FEEDS[:2]
@@ -351,3 +351,32 @@ def test_killed_without_recovery(pair):
     wait_for("the session is back", lambda: ours.established(RIGHT.four), 60)
     wait_count(ours, 0, 20)
     assert stale(ours, RIGHT.four) is None
+
+
+@pytest.mark.feature("graceful restart of the peer (RFC 4724, RFC 8538)")
+@pytest.mark.peers("exabgp")
+def test_killed_exabgp(pair):
+    """ExaBGP says that forwarding lasts: its routes stay while it is away, and one that it has no more goes at End-of-RIB."""
+    ours = router(pair.a)
+    observer = Speaker(pair.a, OBSERVER, FEED_ASN)
+    setting = f"capability {{ graceful-restart {RESTART}; }}\n"
+    first = configured("exabgp", pair.b, RIGHT, setting, {prefix: [] for prefix in FOUR})
+    wait_count(ours, len(FOUR), 60)
+    assert ours.neighbor(RIGHT.four)["session"]["graceful_restart"] == {
+        "families": ["ipv4-unicast"], "seconds": RESTART, "notification": False}
+    withdrawn(observer)
+    first.kill()
+    wait_for("the session is lost", lambda: not ours.established(RIGHT.four), 20)
+    assert stale(ours, RIGHT.four)["paths"]["ipv4"] == len(FOUR) == ours.count()
+    first.received.unlink()
+    configured("exabgp", pair.b, RIGHT, setting, {prefix: [] for prefix in FOUR[1:]})
+    seen = []
+
+    def over():
+        seen.extend(withdrawn(observer, 0.2))
+        return ours.established(RIGHT.four) and stale(ours, RIGHT.four) is None
+
+    wait_for("the stale routes are over", over, 60)
+    seen.extend(withdrawn(observer, 1))
+    assert ours.count() == len(FOUR) - 1 and seen == [prefixes(FOUR[:1])]
+    assert ours.neighbor(RIGHT.four)["stale_expired"] == 0

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Ribtide, settled, wait_for
-from harness.peers import LEFT, RIGHT, bird, frr, gobgp, ribtide, wait_count
+from harness.peers import KINDS, LEFT, RIGHT, bird, frr, gobgp, ribtide, start, wait_count
 from harness.speaker import END_OF_RIB, UPDATE, Speaker, communities, prefixes, update
 from test_graceful_restart import capability, stale, withdrawn
 
@@ -274,7 +274,7 @@ def test_each_family_has_its_time(pair, kind):
 
 
 @pytest.mark.feature("partial deployment of long-lived graceful restart (RFC 9494 section 4.6)")
-@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_partial_deployment(pair, kind):
     """An internal neighbour without the capability gets long-lived stale routes with NO_EXPORT and a LOCAL_PREF of 0, and as they
     were before and after (RFC 9494 section 4.6). Without the setting it gets none."""
@@ -289,7 +289,7 @@ def test_partial_deployment(pair, kind):
     timers = f" neighbor {LEFT.four} timers connect 1\n"
     plain_frr = frr(inside.other()).replace(timers, f"{timers} neighbor {LEFT.four} graceful-restart-disable\n")
     there = {"bird": lambda: Bird(pair.b, plain_bird), "frr": lambda: Frr(pair.b, bgpd=plain_frr),
-             "gobgp": lambda: Gobgp(pair.b, gobgp(inside.other()))}[kind]()
+             "gobgp": lambda: Gobgp(pair.b, gobgp(inside.other()))}.get(kind, lambda: start(kind, pair.b, inside.other()))()
     nets = ["203.0.0.0/24", "203.0.1.0/24"]
 
     def seen():

@@ -8,8 +8,10 @@ import re
 import subprocess
 
 import pytest
-from harness import Frr, Gobgp, Host, Ribtide, agree, binary, blast, wait_for
+from harness import FEED_ASN, NOT_SHOWN, Bird, Frr, Gobgp, Host, Openbgpd, Ribtide, Route, agree, binary, blast, feed_options, need, wait_for
 from harness import mrt, wire
+from harness.peers import LEFT, RIGHT, bird, openbgpd, ribtide, start, wait_count
+from harness.table import as_path
 from harness.speaker import END_OF_RIB, NOTIFICATION, Speaker, attribute, block, communities, message, prefixes, raw_update, update
 
 ASN = 65001
@@ -95,6 +97,48 @@ neighbors = ["{Host.FEEDS[1]}"]
                "--wait", 30, "--quiet", "--router-id", Host.FEEDS[1])
     wait_for("the second router has all", lambda: second.count() == 4000)
     agree(second.table(), router.table())
+
+
+@pytest.mark.feature("MRT table dumps (RFC 6396, RFC 8050)")
+@pytest.mark.peers("openbgpd")
+def test_a_dump_is_the_table_for_bgpctl(host, folder):
+    """OpenBGPD's bgpctl reads the dump, of both families."""
+    need("bgpctl")
+    router = Ribtide(host, config(families=("ipv4-unicast", "ipv6-unicast")).replace(FIRST, Host.FEEDS[1]).replace(
+        f"peer-asn = {ASNS[FIRST]}", "peer-asn = 1853"))
+    blast(host, ipv4=500, ipv6=200)
+    wait_for("the table is there", lambda: router.count() == 700)
+    path = folder / "dump.mrt"
+    router.text("dump", "mrt", path)
+    read = {}
+    for entry in host.run("bgpctl", "show", "mrt", "detail", "file", path).split("BGP routing table entry for ")[1:]:
+        prefix, route = entry.split("\n", 1)
+        hop, neighbor = re.search(r"Nexthop (\S+) .* Neighbor (\S+)", route).groups()
+        origin, metric = re.search(r"Origin (\w+), metric (\d+)", route).groups()
+        marks = {name: found.split() for name, found in re.findall(r"^    ([\w ]*Communities): (.*)", route, re.MULTILINE)}
+        assert neighbor == Host.FEEDS[1]
+        read[prefix] = Route(as_path(route.splitlines()[0]), origin.lower(), hop, int(metric), 100,
+                             frozenset(Openbgpd.KNOWN.get(c, c) for c in marks.get("Communities", [])),
+                             frozenset(marks.get("Large Communities", [])))
+    agree(read, router.table(), NOT_SHOWN)
+
+
+@pytest.mark.feature("MRT table dumps (RFC 6396, RFC 8050)")
+@pytest.mark.peers("frr")
+def test_a_dump_of_frr_is_replayed(pair, folder):
+    """FRR's dump of a feed's table, of both families, played into ribtide."""
+    other = start("frr", pair.b, RIGHT)
+    blast(pair.b, ipv4=500, ipv6=200)
+    wait_count(other, 700)
+    path = folder / "dump.mrt"
+    other.configure(f"dump bgp routes-mrt {path}")
+    # It appears when it is begun.
+    wait_for("the dump is there", lambda: sum(len(table) for table in mrt.table(path)[1].values()) == 700, 20)
+    # Without a session with FRR.
+    router = Ribtide(pair.a, ribtide(LEFT).split("[bgp.group.link]")[0])
+    pair.a.feeds.start("replay", binary(), "replay", path, *feed_options(0))
+    wait_count(router, 700)
+    agree(other.table(), router.table(), NOT_SHOWN)
 
 
 def test_a_dump_has_all_paths_with_their_identifiers_and_originated_routes(host, folder):
@@ -185,6 +229,38 @@ def test_updates_are_what_neighbours_sent_and_what_frr_records(pair, folder):
     assert router.stop() == 0
     # The last file is complete after the stop.
     assert not list(folder.glob("*.tmp"))
+
+
+#: What makes a daemon write all UPDATEs of its neighbours.
+RECORDERS = {
+    "bird": lambda path: f'mrtdump "{path}";\nmrtdump protocols {{ messages, states }};\n',
+    "openbgpd": lambda path: f'dump all in "{path}"\n',
+}
+
+
+@pytest.mark.feature("MRT updates (RFC 6396)")
+@pytest.mark.parametrize("kind", RECORDERS)
+def test_updates_are_what_others_record(pair, folder, kind):
+    """BIRD and OpenBGPD record the same UPDATEs of the same feed as ribtide, byte by byte."""
+    folder.chmod(0o777)
+    path, source = folder / "other.mrt", Host.FEEDS[0]
+    if kind == "bird":
+        Bird(pair.b, RECORDERS[kind](path) + bird(RIGHT))
+    else:
+        Openbgpd(pair.b, f"listen on {Host.FEED_SIDE}\n" + RECORDERS[kind](path) + openbgpd(RIGHT))
+    router = Ribtide(pair.a, ribtide(LEFT).split("[bgp.group.link]")[0] + f'[mrt.updates]\nfile = "{folder}/updates.%s"\ninterval = 1\n')
+    sent = [update([f"10.{n}.0.0/16", f"10.{n}.128.0/17"], [FEED_ASN, 4_200_000_001], source) for n in range(20)]
+    sent += [raw_update(withdrawn=prefixes(["10.1.0.0/16"])), END_OF_RIB]
+    speakers = [Speaker(host, source, FEED_ASN) for host in (pair.a, pair.b)]
+    for speaker in speakers:
+        speaker.send(b"".join(sent))
+
+    def recorded(paths):
+        return [what for one in paths for _, (peer, asn), _, what in mrt.updates(one)
+                if peer == source and asn == FEED_ASN and not isinstance(what, tuple) and what[18] == 2]
+    wait_for("ours has all", lambda: recorded(files(folder, "updates.")) == sent, 30)
+    wait_for("the other has all", lambda: recorded([path]) == sent, 30)
+    assert router.established(source)
 
 
 def test_files_begin_and_end_by_reload(host, folder):

@@ -333,13 +333,13 @@ def test_neighbor_without_four_octet_as(pair, direction):
 
 
 @pytest.mark.feature("extended messages (RFC 8654)")
-@pytest.mark.peers("bird")
-def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
+@pytest.mark.parametrize("kind", ["bird", "frr", "exabgp"])
+def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair, kind):
     """A message of more than 4,096 bytes is taken and passed on where both sides can (RFC 8654), large communities and
     unknown optional transitive attributes go along, and the latter are marked partial (RFC 4271 section 5)."""
     router = Ribtide(pair.a, ribtide(LEFT))
-    other = start("bird", pair.b, RIGHT)
-    up(router, other, "bird")
+    other = start(kind, pair.b, RIGHT)
+    up(router, other, kind)
     assert router.session(RIGHT.four)["extended_messages"]
     feeder = Speaker(pair.a, Host.FEEDS[0], FEED_ASN, extended=True)
     many = [(65100 + i // 60000, i % 60000) for i in range(1500)]
@@ -350,9 +350,15 @@ def test_extended_messages_and_attributes_that_ribtide_does_not_know(pair):
     wanted = Route(f"{LEFT.asn} {FEED_ASN} 4200000002", "igp", LEFT.four, communities=frozenset(f"{a}:{b}" for a, b in many),
                    large_communities=frozenset({"4200000000:7:9"}))
     # BIRD does not print so many communities, but counts them.
-    agree({"192.0.2.0/24": wanted, "198.51.100.0/24": wanted}, other.table(), ["communities"])
-    assert "2 of 2 routes" in other.query(f"show route where bgp_community.len = {len(many)} count")
-    assert "75 6e 6b 6e 6f 77 6e" in other.query("show route all"), other.query("show route all")
+    agree({"192.0.2.0/24": wanted, "198.51.100.0/24": wanted}, other.table(), ["communities"] if kind == "bird" else [])
+    if kind == "bird":
+        assert "2 of 2 routes" in other.query(f"show route where bgp_community.len = {len(many)} count")
+        assert "75 6e 6b 6e 6f 77 6e" in other.query("show route all"), other.query("show route all")
+    elif kind == "exabgp":
+        announced = [m["neighbor"]["message"]["update"] for m in other.messages() if m["type"] == "update"
+                     and "announce" in m["neighbor"]["message"].get("update", {})]
+        # Optional, transitive and partial.
+        assert announced[0]["attribute"]["attribute-0xFA-0xE0"] == "0x" + b"unknown".hex()
     assert router.table()["192.0.2.0/24"] == wanted._replace(as_path=f"{FEED_ASN} 4200000002", next_hop="193.203.0.1")
     feeder.close()
     wait_count(other, 0)

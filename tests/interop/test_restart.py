@@ -8,7 +8,7 @@ import time
 
 import pytest
 from harness import FEED_ASN, Bird, Frr, Gobgp, Host, Pair, Ribtide, wait_for
-from harness.peers import LEFT, RIGHT, bird, frr, gobgp, ribtide, wait_count
+from harness.peers import LEFT, RIGHT, bird, frr, gobgp, ribtide, start, wait_count
 from harness.speaker import END_OF_RIB, NOTIFICATION, UPDATE, Speaker, update
 from test_graceful_restart import capability, withdrawn
 
@@ -188,6 +188,31 @@ def test_restart(pair, kind, end):
     wait_for("the session is over", lambda: not router.established(FEED), 20)
     assert restart_bits(feed(pair.a, left)) == (0, RESTART, 1, 1)
     assert router.count() == len(left)
+
+
+@pytest.mark.feature("graceful restart of ribtide (RFC 4724, RFC 8538)")
+@pytest.mark.peers("openbgpd")
+def test_restart_beside_openbgpd(pair):
+    """It retains our routes while we are away, and loses the one that the feed has no more when we send End-of-RIB."""
+    # OpenBGPD has no session for IPv6 here, which would be waited for.
+    text = re.sub(rf".*{RIGHT.six}.*\n", "", config())
+    router = Ribtide(pair.a, text)
+    few = ALL[:20]
+    source = feed(pair.a, few)
+    neighbor = start("openbgpd", pair.b, RIGHT)
+    wait_count(neighbor, len(few), 60)
+    wait_for("initial routes are over", lambda: (pair.a.folder / "ribtide.run").exists(), 60)
+    router.process.kill()
+    wait_for("it has lost the session", lambda: not neighbor.established(LEFT.four), 20)
+    assert neighbor.count() == len(few)
+    router.start()
+    source = feed(pair.a, [text for text in few if text != GONE], end=False)
+    wait_for("the session is back", lambda: router.established(RIGHT.four), 60)
+    time.sleep(1)
+    assert neighbor.count() == len(few), "before our End-of-RIB"
+    source.send(END_OF_RIB)
+    wait_count(neighbor, len(few) - 1, 30)
+    assert GONE not in neighbor.table()
 
 
 def updates(observer):

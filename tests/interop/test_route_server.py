@@ -3,7 +3,8 @@ each kind takes them from ribtide."""
 
 import pytest
 
-from harness import Bird, Frr, Gobgp, Host, Pair, Ribtide, wait_for
+from harness import Bird, Exabgp, Frr, Gobgp, Host, Openbgpd, Pair, Ribtide, wait_for
+from harness.peers import Side, exabgp, openbgpd
 from harness.speaker import Speaker, attribute, communities, update
 
 #: The AS of the route server, of the client that sends, and of the one that receives.
@@ -124,6 +125,14 @@ def gobgp_client():
 """
 
 
+def client_of_kind(kind, host):
+    """A client of the route server."""
+    side = Side(RECEIVER, Pair.B4, Pair.B6, SERVER, Pair.A4, Pair.A6)
+    return {"bird": lambda: Bird(host, bird_client()), "frr": lambda: Frr(host, bgpd=frr_client()),
+            "gobgp": lambda: Gobgp(host, gobgp_client()), "openbgpd": lambda: Openbgpd(host, openbgpd(side, "enforce neighbor-as no")),
+            "exabgp": lambda: Exabgp(host, exabgp(side))}[kind]()
+
+
 def sender(host):
     feed = Speaker(host, FEED, SENDER)
     feed.send(update([PREFIX], [SENDER, 9], FEED, attribute(0x80, 4, b"\0\0\0\7"), communities([NO_EXPORT, (64600, 1)]),
@@ -157,10 +166,10 @@ def test_route_between_clients_is_unchanged(pair, kind):
 
 
 @pytest.mark.feature("route server (RFC 7947)")
-@pytest.mark.parametrize("kind", ["frr", "gobgp"])
+@pytest.mark.parametrize("kind", ["frr", "gobgp", "openbgpd", "exabgp"])
 def test_clients_of_other_kinds_take_the_routes(pair, kind):
     Ribtide(pair.a, ribtide_config("route-server-client = true"))
-    client = Frr(pair.b, bgpd=frr_client()) if kind == "frr" else Gobgp(pair.b, gobgp_client())
+    client = client_of_kind(kind, pair.b)
     sender(pair.a)
     transparent(client)
 

@@ -8,7 +8,8 @@ import re
 import signal
 
 import pytest
-from harness import FEED_ASN, Bird, Host, Ribtide, need, wait_for
+from harness import FEED_ASN, Bird, Gobgp, Host, Openbgpd, Ribtide, need, settled, wait_for
+from harness.peers import LEFT, RIGHT, gobgp, openbgpd, ribtide, wait_count
 from harness.speaker import Speaker, attribute, prefixes, raw_update
 from test_api_tls import Authority
 
@@ -191,6 +192,44 @@ def test_states_are_those_of_bird(host, protocol):
     assert session["messages_sent"]["route_refresh"] == 0 and session["counters"]["announced"] <= len(routes)
     assert session["counters"]["evaluated_again"] > 0
     assert cache(router)["version"] == protocol and cache(router)["serial"] is not None
+
+
+#: The cache as a daemon's setting.
+CACHES = {"gobgp": f'[[rpki-servers]]\n  [rpki-servers.config]\n    address = "{LEFT.four}"\n    port = {RTR}\n',
+          "openbgpd": f"rtr {LEFT.four} {{\n  port {RTR}\n}}\n"}
+
+
+@pytest.mark.feature("origin validation (RFC 6811)")
+@pytest.mark.parametrize("kind", CACHES)
+def test_states_are_those_of_a_neighbour(pair, kind):
+    """GoBGP and OpenBGPD get our routes and validate them against the same cache, before and after its payloads change."""
+    rng = random.Random(kind)
+    vrps = random_vrps(rng, 100)
+    server = Stayrtr(pair.a, vrps)
+    ours = Ribtide(pair.a, ribtide(LEFT) + f'[[rpki.cache]]\naddress = "127.0.0.1"\nport = {RTR}\n')
+    if kind == "gobgp":
+        other = Gobgp(pair.b, gobgp(RIGHT) + CACHES[kind])
+    else:
+        other = Openbgpd(pair.b, CACHES[kind] + openbgpd(RIGHT))
+    routes = {random_prefix(rng, 4, range(7, 19)): rng.choice(range(64500, 64504)) for _ in range(200)}
+    speaker = Speaker(pair.a, FEED, FEED_ASN)
+    speaker.send(b"".join(route(prefix, asn) for prefix, asn in routes.items()))
+    wait_count(other, len(routes))
+
+    def theirs():
+        if kind == "openbgpd":
+            return {at["prefix"]: at["ovs"] for at in json.loads(other.query("-j", "show", "rib", "detail"))["rib"]}
+        names = {"V": "valid", "I": "invalid", "N": "not-found"}
+        return {prefix: names[state] for state, prefix in re.findall(r"^([VIN])\*>\s*(\S+)", other.query("global", "rib", "-a", "ipv4"), re.MULTILINE)}
+
+    def same():
+        mine = {entry["prefix"]: entry["paths"][0]["validation"] for entry in ours.show("route")}
+        assert set(mine.values()) == set(STATES) and theirs() == mine
+        return mine
+    before = settled(same, 20)
+    server.update(sorted(set(rng.sample(vrps, 80)) | set(random_vrps(rng, 20))))
+    wait_for("states change", lambda: {e["prefix"]: e["paths"][0]["validation"] for e in ours.show("route")} != before, 20)
+    settled(same, 20)
 
 
 def test_explain_names_the_state_and_the_statement(host):

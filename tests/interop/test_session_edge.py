@@ -6,8 +6,8 @@ import contextlib
 import struct
 
 import pytest
-from harness import FEED_ASN, Bird, Host, Ribtide, wait_for
-from harness.peers import LEFT, RIGHT, bird, ribtide, start, wait_count
+from harness import FEED_ASN, Host, Ribtide, wait_for
+from harness.peers import LEFT, RIGHT, configured, ribtide, start, wait_count
 from harness.speaker import ROUTE_REFRESH, UPDATE, Speaker, attribute, block, prefixes, raw_update, update
 
 GATEWAY = "193.203.0.1"
@@ -121,12 +121,11 @@ def test_first_as_is_enforced_but_for_route_servers(host):
 
 
 @pytest.mark.feature("policy changes without a reset")
-@pytest.mark.peers("bird")
-def test_reload_acts_on_routes_that_are_there(pair):
+@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+def test_reload_acts_on_routes_that_are_there(pair, kind):
     """A neighbour that knows route refresh sends its routes again, in the same session (RFC 2918)."""
     ours = router(pair.a)
-    static = f"protocol static {{ ipv4; route {PREFIX} blackhole {{ bgp_large_community.add((65001, 1, 2)); }}; }}\n"
-    other = Bird(pair.b, bird(RIGHT) + static)
+    other = configured(kind, pair.b, RIGHT, routes={PREFIX: ["65001:1:2"]})
     wait_count(ours, 1, 60)
     head = '[bgp]\nlisten = ["[::]:179"]\n'
     link = '[bgp.group.link]\ntype = "external"\n'
@@ -152,7 +151,7 @@ def test_reload_acts_on_routes_that_are_there(pair):
     becomes(plain, with_it)
     becomes(plain.replace(head, head + f'martians = ["{PREFIX}"]\n'), {})
     becomes(plain, with_it)
-    assert ours.neighbor(RIGHT.four)["flaps"] == 0 and other.established("four")
+    assert ours.neighbor(RIGHT.four)["flaps"] == 0 and other.established("four" if kind == "bird" else LEFT.four)
     assert ours.session(RIGHT.four)["counters"]["martians"] == 1
 
 
@@ -334,6 +333,8 @@ ODD = [
 #: What is right, and what FRR 8.4 takes for malformed: a tunnel type of RFC 8556, and a sub-TLV with two bytes of length
 #: (RFC 9012 section 2). It withdraws the route then, or resets an internal session.
 NOT_FOR_FRR = [(22, 0xC0, bytes([0, 11, 0, 0, 16, 1, 2])), (23, 0xC0, tlv(4711, tlv(200, b"\0x"), "!HH"))]
+#: What is right, and what ExaBGP 4.2 ends the session for: it decodes each Prefix-SID, an SRv6 service and an unknown TLV wrongly.
+NOT_FOR_EXABGP = [(40, 0xC0, SID), (40, 0xC0, tlv(99, b"x"))]
 #: Code, flags, a value that its RFC calls malformed; the attribute goes, the route stays.
 DISCARDED = [
     (5, 0x40, b"x"), (6, 0x40, b"x"), (23, 0xC0, b""), (23, 0xC0, tlv(8, ENDPOINT, "!HH")[:-1]), (23, 0xC0, tlv(8, ENDPOINT[:-1], "!HH")), (7, 0xC0, bytes(6)), (7, 0xC0, bytes(8)), (9, 0x80, b"x"), (10, 0x80, b"x"), (17, 0xC0, b"x"), (18, 0xC0, b"x"),
@@ -372,7 +373,8 @@ def cases(kind):
             say(True, value_there)
         # RFC 7606 section 3 (g): the first counts.
         say(True, attribute(flags, code, value), attribute(flags, code, b"another"))
-    for code, flags, value in ODD + (NOT_FOR_FRR if kind != "frr" else []):
+    odd = [one for one in ODD if kind != "exabgp" or one not in NOT_FOR_EXABGP]
+    for code, flags, value in odd + (NOT_FOR_FRR if kind != "frr" else []):
         say(True, attribute(flags, code, value))
         say(True, attribute(flags | 0x20, code, value))
     for code, flags, value in DISCARDED:
@@ -420,7 +422,7 @@ def internal(side):
 
 @pytest.mark.feature("malformed attributes are not sent on (RFC 7606)")
 @pytest.mark.parametrize("way", ["external", "internal"])
-@pytest.mark.parametrize("kind", ["openbgpd", "frr", "bird", "gobgp"])
+@pytest.mark.parametrize("kind", ["openbgpd", "frr", "bird", "gobgp", "exabgp"])
 def test_lagging_peers_keep_their_session_and_get_their_routes(pair, kind, way):
     left = LEFT if way == "external" else LEFT._replace(peer_asn=LEFT.asn)
     ours = Ribtide(pair.a, inside(ribtide(left, "prefix-sid = true") if way == "external" else internal(left)))

@@ -5,6 +5,7 @@ import tomllib
 import ipaddress
 import json
 import random
+import re
 import select
 import subprocess
 import time
@@ -16,6 +17,7 @@ from harness.config import HEAD, LAB, external
 from harness.peers import wait_count
 from harness.speaker import Speaker, attribute, communities, update
 from harness.unix_http import UnixHttp
+from test_views import start
 
 FIRST, SECOND = Host.FEEDS
 PEER = 65002
@@ -166,6 +168,41 @@ def test_filters_select_what_frr_selects(pair):
     assert "there is no neighbour 192.0.2.99" in refused(router, "show", "route", "--neighbor", "192.0.2.99")
     assert "[rpki]" in refused(router, "show", "route", "--state", "valid")
     assert "has bits set beyond its length" in refused(router, "show", "route", "20.0.0.1/8", "--longer")
+
+
+#: Of each filter of ours: the words of BIRD, OpenBGPD and GoBGP for the same; GoBGP's command filters by prefix alone.
+SAME_FILTERS = [
+    (["20.0.0.0/12", "--longer"], "net ~ [20.0.0.0/12+]", ["20.0.0.0/12", "all"], ["20.0.0.0/12", "longer-prefixes"]),
+    (["--community", "64500:1"], "bgp_community ~ [(64500,1)]", ["community", "64500:1"], None),
+    (["--community", "64500:1:2"], "bgp_large_community ~ [(64500,1,2)]", ["large-community", "64500:1:2"], None),
+    (["--as-path", "_64900_"], "bgp_path ~ [= * 64900 * =]", ["as", "64900"], None),
+    (["--origin-as", "64901"], "bgp_path.last = 64901", ["source-as", "64901"], None),
+]
+
+
+@pytest.mark.feature("filters of lists of routes")
+@pytest.mark.parametrize("kind", ["bird", "gobgp", "openbgpd"])
+def test_filters_select_what_others_select(pair, kind):
+    rng = random.Random(26)
+    router = Ribtide(pair.a, config())
+    peer = start(kind, pair.b)
+    for source, asn in ((FIRST, 65010), (SECOND, 65011)):
+        Speaker(pair.a, source, asn).send(feed(rng, source, asn, 150) + update([f"30.0.{asn % 256}.0/24"], [asn], source))
+    wait_for("both feeds are there", lambda: {f"30.0.{asn % 256}.0/24" for asn in (65010, 65011)} <= set(router.table()), 60)
+    everything = router.count()
+    wait_for("the peer has everything", lambda: peer.count() == everything, 60)
+    for options, *words in SAME_FILTERS:
+        of_kind = dict(zip(("bird", "openbgpd", "gobgp"), words))[kind]
+        if kind == "bird":
+            theirs = set(re.findall(r"^(\d\S+/\d+)", peer.query(f"show route where {of_kind}"), re.MULTILINE))
+        elif kind == "openbgpd":
+            theirs = {at["prefix"] for at in json.loads(peer.query("-j", "show", "rib", "selected", *of_kind)).get("rib", [])}
+        elif of_kind is None:
+            continue
+        else:
+            theirs = set(json.loads(peer.query("global", "rib", *of_kind, "-a", "ipv4", "-j")))
+        mine = {route["prefix"] for route in lines(router, "show", "route", *options, "--state", "best")}
+        assert mine == theirs and 0 < len(mine) < everything, options
 
 
 def test_received_routes_are_filtered_before_the_policy_runs(pair):

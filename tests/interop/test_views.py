@@ -1,5 +1,5 @@
 """What a neighbour is sent (the Adj-RIB-Out), and what import policy rejects of a neighbour's routes: the views are
-compared with the tables of BIRD, FRR and GoBGP."""
+compared with the tables of the five others."""
 
 import json
 import random
@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from harness import Bird, Frr, Gobgp, Host, Pair, Ribtide, Route, agree, binary, settled, wait_for
+from harness import Bird, Exabgp, Frr, Gobgp, Host, Openbgpd, Pair, Ribtide, Route, agree, binary, settled, wait_for
 from harness.config import HEAD, LAB, external
-from harness.peers import wait_count
+from harness.peers import KINDS, Side, exabgp, openbgpd, wait_count
 from harness.speaker import Speaker, attribute, communities, prefixes, raw_update, update
 from harness.table import as_path
 
@@ -112,8 +112,10 @@ def gobgp(asn):
 
 
 def start(kind, host, asn=PEER):
-    return {"bird": lambda: Bird(host, bird(asn)), "frr": lambda: Frr(host, bgpd=frr(asn)),
-            "gobgp": lambda: Gobgp(host, gobgp(asn))}[kind]()
+    side = Side(asn, Pair.B4, Pair.B6, 65001, Pair.A4, Pair.A6)
+    return {"bird": lambda: Bird(host, bird(asn)), "frr": lambda: Frr(host, bgpd=frr(asn)), "gobgp": lambda: Gobgp(host, gobgp(asn)),
+            "openbgpd": lambda: Openbgpd(host, openbgpd(side, "enforce neighbor-as no")),
+            "exabgp": lambda: Exabgp(host, exabgp(side))}[kind]()
 
 
 def listed(router, which, *args):
@@ -171,7 +173,7 @@ def announcement(rng, numbers, source, asn):
 
 
 @pytest.mark.feature("the Adj-RIB-Out as a view")
-@pytest.mark.parametrize("kind", ["bird", "frr", "gobgp"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_advertised_is_what_the_peer_holds(pair, kind):
     """Through an export policy that rejects and changes routes, after every change of routes and of the policy."""
     rng = random.Random(kind)
@@ -213,7 +215,8 @@ def test_advertised_is_what_the_peer_holds(pair, kind):
 
 
 @pytest.mark.feature("the Adj-RIB-Out as a view")
-@pytest.mark.parametrize("kind", ["bird", "gobgp"])
+@pytest.mark.feature("route reflection (RFC 4456)")
+@pytest.mark.parametrize("kind", KINDS)
 def test_advertised_of_a_reflector_client(pair, kind):
     """Reflected routes keep next hop and LOCAL_PREF, and have ORIGINATOR_ID and CLUSTER_LIST."""
     link = 'type = "internal"\npeer-asn = 65001\nroute-reflector-client = true\n'
@@ -233,7 +236,7 @@ neighbors = ["{FIRST}"]
     speaker.send(update(["20.1.1.0/24", "20.1.2.0/24"], [64999], FIRST, local_pref))
     Speaker(pair.a, SECOND, 65011).send(update(["20.2.0.0/16"], [65011], SECOND))
     wait_count(router, 3)
-    holds(router, peer, 3, ignore=("atomic",) if kind == "bird" else NOT_READ)
+    holds(router, peer, 3, ignore=("atomic",))
     view = advertised(router)
     assert view["20.1.1.0/24"].originator == FIRST and view["20.1.1.0/24"].cluster_list == Pair.A4
     assert view["20.1.1.0/24"].local_pref == 170 and view["20.1.1.0/24"].next_hop == FIRST
