@@ -128,8 +128,11 @@ def check_rows(sonic, router, want, appl_db="behind"):
     left = [row for key, row in rows.items() if row["protocol"] not in ("bgp", "static")]
     assert all(row["nexthop"] in ("0.0.0.0", "::") and row["protocol"] == "kernel" for row in left), left
     interface = {n: port.name for port in PORTS for n in port.neighbors}
+    groups = sonic.groups()
     for prefix, hops in want.items():
         row = rows[appl_key(prefix)]
+        if group := row.pop("nexthop_group", None):
+            row |= groups[group]
         assert row.keys() <= {"protocol", "nexthop", "ifname", "weight", "blackhole"}, (prefix, row)
         if hops == ("drop",):
             assert row["blackhole"] == "true" and "nexthop" not in row, (prefix, row)

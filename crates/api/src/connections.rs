@@ -374,11 +374,21 @@ mod tests {
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
+    /// A request that lasts.
+    #[derive(Default)]
+    struct Hold {
+        begun: Notify,
+        end: Notify,
+    }
+
     /// A server of at most `max` connections; `hold` is notified to end the requests to `/hold`.
-    async fn server(max: usize, hold: Arc<Notify>) -> SocketAddr {
+    async fn server(max: usize, hold: Arc<Hold>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let held = move || async move { hold.notified().await };
+        let held = move || async move {
+            hold.begun.notify_one();
+            hold.end.notified().await;
+        };
         let router = Router::new().route("/", get(|| async { "fine" })).route("/hold", get(held));
         let caller = |_: &TcpStream, peer: &SocketAddr| Caller::Tcp { peer: *peer, local: None };
         task::spawn("listener", serve(listener, max, Arc::default(), router, caller, None));
@@ -453,14 +463,16 @@ mod tests {
 
     #[tokio::test]
     async fn connection_with_a_request_is_not_closed_and_a_new_one_waits() {
-        let hold = Arc::new(Notify::new());
+        let hold = Arc::new(Hold::default());
         let address = server(1, hold.clone()).await;
         let mut busy = TcpStream::connect(address).await.unwrap();
         busy.write_all(b"GET /hold HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        // Before that it is idle.
+        hold.begun.notified().await;
         let mut head = [0; 15];
         let ends = async {
             tokio::task::yield_now().await;
-            hold.notify_one();
+            hold.end.notify_one();
             busy.read_exact(&mut head).await.unwrap();
         };
         assert!(tokio::join!(answered(address), ends).0);

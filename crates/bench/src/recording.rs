@@ -239,8 +239,11 @@ fn entry_update(out: &mut Vec<u8>, prefix: AnyPrefix, peer: IpAddr, attributes: 
     let mut all = Attributes::new(attributes);
     for a in all.by_ref() {
         let replaced = matches!(a.code, code::MP_REACH_NLRI | code::MP_UNREACH_NLRI);
+        // BIRD 2.0 writes no flags with these attributes of its tables. The flags are its own, not those of a peer.
+        let bare = matches!(a.code, code::NEXT_HOP | code::LOCAL_PREF);
+        let flags = if bare { flags::TRANSITIVE } else { a.flags };
         if !(replaced || a.code == code::NEXT_HOP && !classic) {
-            build::attribute(out, a.flags, a.code, a.value);
+            build::attribute(out, flags, a.code, a.value);
         }
     }
     // The incomplete rest stays, for the parser of attributes to reject.
@@ -321,4 +324,24 @@ pub fn survey(path: &Path) -> Result<Survey, Error> {
         }
     }
     Ok(survey)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_whose_next_hop_and_local_pref_have_no_flags_is_usable() {
+        let mut attributes = Vec::new();
+        build::attribute(&mut attributes, flags::TRANSITIVE, code::ORIGIN, &[0]);
+        build::attribute(&mut attributes, flags::TRANSITIVE, code::AS_PATH, &[2, 1, 0, 0, 7, 61]);
+        build::attribute(&mut attributes, 0, code::NEXT_HOP, &[193, 203, 0, 1]);
+        build::attribute(&mut attributes, 0, code::LOCAL_PREF, &[0, 0, 0, 100]);
+        let mut body = Vec::new();
+        entry_update(&mut body, "10.0.0.0/8".parse().unwrap(), "193.203.0.1".parse().unwrap(), &attributes);
+        for external in [true, false] {
+            let update = parse(&body, &UpdateContext::new(true, external)).unwrap();
+            assert_eq!(update.disposition(), Disposition::Normal);
+        }
+    }
 }

@@ -160,6 +160,11 @@ class Sonic:
         """ROUTE_TABLE: key as it is written → fields."""
         return {key.removeprefix("ROUTE_TABLE:"): fields for key, fields in rows(self.appl, "ROUTE_TABLE:*").items()}
 
+    def groups(self):
+        """NEXTHOP_GROUP_TABLE: key → fields."""
+        found = rows(self.appl, "NEXTHOP_GROUP_TABLE:*")
+        return {key.removeprefix("NEXTHOP_GROUP_TABLE:"): fields for key, fields in found.items()}
+
     def route_count(self):
         """How many rows ROUTE_TABLE has."""
         return count(self.appl, "ROUTE_TABLE:*")
