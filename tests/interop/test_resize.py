@@ -33,7 +33,8 @@ def tables(folder, shards, resizes=()):
             assert answer["stops"] > 1 and 0 < answer["longest_stop_seconds"] < answer["paused_seconds"], answer
             over = [answer[f"stops_over_{ms}_ms"] for ms in (10, 25, 50)]
             assert over == sorted(over, reverse=True) and over[0] <= answer["stops"] > answer["stops_without_move"], answer
-            assert 0 < answer["most_paths_in_a_stop"] <= 1 << 15, answer
+            # A prefix moves with all its paths, so a stop may end with those of one more.
+            assert 0 < answer["most_paths_in_a_stop"] <= (1 << 15) + SENDERS, answer
             assert reflector.threads("shard") == number
             if len(sinks) == 1:
                 sinks.append(reflector.sink(*ENDS, first=EARLY, receivers=LATE))

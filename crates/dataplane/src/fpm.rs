@@ -483,7 +483,7 @@ impl Client {
     /// Goes on with the comparison of the server's table.
     fn compare(&mut self, connection: &mut Connection, replies: &ReplyReader, now: Instant) {
         self.comparison.set_interval(Duration::from_secs(self.reconcile_seconds.load(Relaxed)), now);
-        self.comparison.receive(&mut replies.from_server());
+        self.comparison.receive(&mut replies.lock_from_server());
         if !self.comparison.has_work(now) {
             return;
         }
@@ -522,7 +522,7 @@ impl ReplyReader {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn from_server(&self) -> MutexGuard<'_, FromServer> {
+    fn lock_from_server(&self) -> MutexGuard<'_, FromServer> {
         self.from_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -667,7 +667,7 @@ impl Reader {
                     Ok(Some(frame)) => {
                         for message in frame.raw().flatten() {
                             if let Ok(Some(message)) = Compare::decode(&message) {
-                                self.replies.from_server().note(message);
+                                self.replies.lock_from_server().note(message);
                                 is_compared = true;
                             } else if let Ok(content) = Content::decode(&message) {
                                 self.take(&content, &mut books);
