@@ -129,13 +129,13 @@ def test_warm(host, combination, suppress):
     sonic = Warm(host, combination, suppress=suppress)
     own = own_routes(sonic)
     router = Ribtide(host, TWO_FEEDS.replace("[fib]\n", "[fib]\nsuppress-fib-pending = true\n") if suppress else TWO_FEEDS)
-    check(sonic, router, own)
+    appl_db = "behind" if combination == "zmq" else "in-line"
+    check(sonic, router, own, appl_db)
     blast(host, 3000, 300)
     wait_for("the table is here", lambda: router.count() == 3300, 60, alive=[router.process])
     feed = Speaker(host, FEEDS[0], FEED_ASN)
     feed.send(update(["192.0.2.0/24", "0.0.0.0/0"], [FEED_ASN, 7], "193.203.0.33") + END_OF_RIB)
     wait_for("so are two more", lambda: router.count() == 3302, 30)
-    appl_db = "behind" if combination == "zmq" else "in-line"
     check(sonic, router, own, appl_db)
     sonic.enable()
     for names in RESTARTS:
