@@ -124,19 +124,26 @@ def test_a_dump_is_the_table_for_bgpctl(host, folder):
 
 
 @pytest.mark.feature("MRT table dumps (RFC 6396, RFC 8050)")
-@pytest.mark.peers("frr")
-def test_a_dump_of_frr_is_replayed(pair, folder):
-    """FRR's dump of a feed's table, of both families, played into ribtide."""
-    other = start("frr", pair.b, RIGHT)
+@pytest.mark.parametrize("kind", ["bird", "frr"])
+def test_a_dump_of_another_is_replayed(pair, folder, kind):
+    """BIRD's and FRR's dumps of a feed's table, of both families, played into ribtide."""
+    other = start(kind, pair.b, RIGHT)
     blast(pair.b, ipv4=500, ipv6=200)
     wait_count(other, 700)
-    path = folder / "dump.mrt"
-    other.configure(f"dump bgp routes-mrt {path}")
+    if kind == "bird":
+        paths = [folder / f"{table}.mrt" for table in ("master4", "master6")]
+        for path in paths:
+            other.query(f'mrt dump table "{path.stem}" to "{path}"')
+    else:
+        paths = [folder / "dump.mrt"]
+        other.configure(f"dump bgp routes-mrt {paths[0]}")
     # It appears when it is begun.
-    wait_for("the dump is there", lambda: sum(len(table) for table in mrt.table(path)[1].values()) == 700, 20)
-    # Without a session with FRR.
+    complete = lambda: sum(len(table) for path in paths for table in mrt.table(path)[1].values()) == 700  # noqa: E731
+    wait_for("the dump is there", complete, 20)
+    # Without a session with the other.
     router = Ribtide(pair.a, ribtide(LEFT).split("[bgp.group.link]")[0])
-    pair.a.feeds.start("replay", binary(), "replay", path, *feed_options(0))
+    for number, path in enumerate(paths):
+        pair.a.feeds.start(f"replay{number}", binary(), "replay", path, *feed_options(number))
     wait_count(router, 700)
     agree(other.table(), router.table(), NOT_SHOWN)
 
