@@ -157,6 +157,7 @@ def test_policies_their_views_and_a_prediction(pair, kind):
         agree(table, advertised(ours))
         return table
     settled(lambda: agree(held(), mine))
+    wait_for("the third is here too", lambda: "20.3.0.0/16" in ours.table(), 60)
 
     wanted = ours.config.read_text().replace('["64500:666"]', '["64500:9", "64500:666"]').replace("set-med = 30", "set-med = 31")
     wanted = wanted.replace('["20.1.0.0/16 16..32"]', '["20.9.0.0/16"]').replace(

@@ -136,11 +136,14 @@ class Host:
 
     def gateways(self, prefix):
         """The gateways of a route in the kernel, those of its next-hop object too; empty where there is no route."""
+        # The route first: its object is there before it. If it has gone since, the route has the next hops itself.
+        routes = json.loads(self.ip("-j", "route", "show", prefix))
         objects = {n["id"]: n for n in json.loads(self.ip("-j", "nexthop", "show"))}
         found = set()
-        for route in json.loads(self.ip("-j", "route", "show", prefix)):
+        for route in routes:
             hop = objects.get(route.get("nhid"), route)
-            hops = [objects[member["id"]] for member in hop["group"]] if "group" in hop else [hop]
+            members = [objects[member["id"]] for member in hop.get("group", []) if member["id"] in objects]
+            hops = members or route.get("nexthops", [hop])
             found |= {hop["gateway"] for hop in hops if "gateway" in hop}
         return found
 
