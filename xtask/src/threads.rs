@@ -1,6 +1,6 @@
 //! The invariant "no thread ends silently". Only `runtime` starts threads, and only `task` of the API starts tasks: their
-//! `spawn` takes a body that returns why it ended, and ends the process where nobody would notice. Threads and tasks that
-//! others start today, in tests, benches, the demonstration and clients, are counted for each file in
+//! `spawn` takes a body that returns why it ended, and ends the process where no stage would notice. Threads and tasks that
+//! start elsewhere today, in tests, benches, the demonstration and clients, are counted for each file in
 //! `xtask/ratchet.txt`; scoped threads are joined by the language.
 
 use crate::queues::LINT;

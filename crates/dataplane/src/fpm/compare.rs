@@ -105,7 +105,7 @@ pub(super) struct Comparison {
     pending: Option<PendingQuery>,
     /// When the next step, or the next round, is due.
     due: Instant,
-    /// When the present rest began.
+    /// The round under way.
     round: Option<Round>,
     /// The repairs of the last round.
     former: Map<Key, Expected>,

@@ -105,7 +105,7 @@ impl Encoder {
         self.announcer.objects()
     }
 
-    /// What the server should have of these keys, in their order. `see`: it is said to have them.
+    /// What the server should have of these keys, in their order. `see`: a page of the server has them.
     pub(super) fn expected(&mut self, keys: &[Key], see: bool) -> Vec<Expected> {
         let of_route = |key: &Key| match key {
             Key::Route(table, prefix) => Some((*table, *prefix)),

@@ -23,28 +23,13 @@ use crate::sai::{
     Attr, Attrs, ErrorMode, Item, ObjectId, ObjectType, Oid, PacketAction, RouteEntry, SaiCall, SaiReply,
     Status, Verb,
 };
-use crate::syncd::{is_missing, place};
+use crate::syncd::{ORDER, is_missing, place};
 use ribtide_prefix::Map;
 
 /// How often all is read while something differs.
 const ROUNDS: u32 = 3;
-/// The types whose objects are removed when orchagent does not know them: those that it makes, but ports.
-const REMOVED: [ObjectType; 14] = [
-    ObjectType::Hostif,
-    ObjectType::Lag,
-    ObjectType::LagMember,
-    ObjectType::Vlan,
-    ObjectType::BridgePort,
-    ObjectType::VlanMember,
-    ObjectType::VirtualRouter,
-    ObjectType::RouterInterface,
-    ObjectType::NeighborEntry,
-    ObjectType::NextHop,
-    ObjectType::NextHopGroup,
-    ObjectType::NextHopGroupMember,
-    ObjectType::RouteEntry,
-    ObjectType::InsegEntry,
-];
+/// The types of [`ORDER`] that orchagent does not make: their objects are never removed.
+const NOT_REMOVED: [ObjectType; 2] = [ObjectType::Switch, ObjectType::Port];
 
 /// A request of a comparison.
 pub(super) enum Asked {
@@ -315,7 +300,7 @@ impl Orch {
     /// Takes in keys of ASIC_DB, without those of objects that the chip has of its own.
     pub fn syncd_has(&mut self, keys: impl IntoIterator<Item = (ObjectType, ObjectId)>) {
         for (object, id) in keys {
-            if REMOVED.contains(&object) && !self.is_known(&id) {
+            if ORDER.contains(&object) && !NOT_REMOVED.contains(&object) && !self.is_known(&id) {
                 self.verification.unknown.push((object, id));
             }
         }
